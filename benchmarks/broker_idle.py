@@ -1,12 +1,14 @@
-"""What consumers cost that wait for records in vain, with Apache Kafka and with our broker in the same run.
+"""CPU of a broker with idle consumers: Apache Kafka and Slackwater in the same run.
 
     python benchmarks/broker_idle.py [--consumers N] [--wait-ms MS] [--rounds N] [--seconds S] [--only kafka|slackwater]
 
-A thousand consumers, each with a connection and a fetch session of its own, ask as a Java consumer asks when it has
-read everything: an incremental Fetch that changes nothing, with `fetch.max.wait.ms` 500, and the next one when it is
-answered. They begin spread over the time of one wait. Counted is the broker's CPU time, as a share of one core; beside
-it stands a bare uvloop server that knows no protocol: it keeps each request for as long, and answers it with as many
-bytes. Every answer is looked at. The consumers live in one Python process, and each of them asks again at once.
+Method:
+- 1,000 consumers, each with its own connection and fetch session, behave as Java consumers at the end of the log: they
+  send an incremental Fetch without changes and with `fetch.max.wait.ms` 500, and the next one after each response.
+  Their first requests are spread over one wait.
+- The result is the broker's CPU time as a share of one core.
+- A bare uvloop server is the lower bound: it delays each request as long and sends as many bytes, without a protocol.
+- Every response is compared with the expected bytes. All consumers run in one Python process.
 """
 
 import select
@@ -23,7 +25,7 @@ from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.brokers import CLIENT_ID, NONE, PeerFailed, Server, arguments, ask, both, heading, report, run
+from benchmarks.brokers import CLIENT_ID, NONE, PeerFailed, Server, arguments, both, call, heading, report, run
 
 from slackwater.wire.envelope import encode_request, encode_response
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -40,50 +42,50 @@ UP_SECONDS: Final = 60
 RECEIVE_BYTES: Final = 4096
 FINAL_EPOCH: Final = -1
 _NUMBER: Final = struct.Struct(">i")
-_CORRELATION_AT: Final = 8  # behind size, API and version
-_ANSWERED_AT: Final = 4  # behind the size of an answer
-_TURNED_OVER: Final = -1  # an epoch that differs from 0 in all its bytes
+_REQUEST_CORRELATION_AT: Final = 8  # after size, API key and version
+_RESPONSE_CORRELATION_AT: Final = 4  # after the size
+_ALL_BITS: Final = -1  # an epoch that differs from 0 in all its bytes
 
 
-class Share(NamedTuple):
-    """What one stretch of waiting cost."""
+class Usage(NamedTuple):
+    """CPU usage during one measurement."""
 
-    of_a_core: float  # the broker's CPU time, in percent of the time that passed
-    server_us: float  # CPU time of the broker per request
+    broker_percent: float  # CPU time of the broker, in percent of the elapsed time
+    request_us: float  # CPU time of the broker per request
     requests: float  # per second
-    load: float  # the consumers' own CPU time, in percent
+    load_percent: float  # CPU time of the consumers, in percent of the elapsed time
 
 
 class Consumer:
-    """One consumer: its request, of which two numbers change, and the answer that says that there is nothing."""
+    """One consumer, with its encoded request and the expected empty response; only two numbers in them change."""
 
-    __slots__ = ("_answer", "_epoch", "_epoch_at", "_request", "session_id", "socket")
+    __slots__ = ("_epoch", "_epoch_at", "_expected", "_request", "session_id", "socket")
 
     def __init__(self, connection: socket.socket, session_id: int, wait_ms: int) -> None:
         self.socket = connection
         self.session_id = session_id
-        first, second = (_encode(_again(session_id, epoch, wait_ms)) for epoch in (0, _TURNED_OVER))
+        first, second = (_encode(_fetch_request(session_id, epoch, wait_ms)) for epoch in (0, _ALL_BITS))
         self._request = bytearray(first)
         self._epoch = 0
-        self._epoch_at = next(at for at, (one, two) in enumerate(zip(first, second, strict=True)) if one != two)
-        self._answer = bytearray(encode_response(FetchResponse(session_id=session_id), VERSION, 0))
+        self._epoch_at = next(at for at, (byte, other) in enumerate(zip(first, second, strict=True)) if byte != other)
+        self._expected = bytearray(encode_response(FetchResponse(session_id=session_id), VERSION, 0))
 
     def send(self) -> None:
-        """Ask again."""
+        """Send the next request."""
         self._epoch += 1
         _NUMBER.pack_into(self._request, self._epoch_at, self._epoch)
-        _NUMBER.pack_into(self._request, _CORRELATION_AT, self._epoch)
-        _NUMBER.pack_into(self._answer, _ANSWERED_AT, self._epoch)
+        _NUMBER.pack_into(self._request, _REQUEST_CORRELATION_AT, self._epoch)
+        _NUMBER.pack_into(self._expected, _RESPONSE_CORRELATION_AT, self._epoch)
         self.socket.sendall(self._request)
 
     def receive(self) -> None:
-        """There must be an answer, and it must say that there is nothing."""
+        """Receive a response; it must be the expected one."""
         data = self.socket.recv(RECEIVE_BYTES)
-        if data != self._answer:
-            raise PeerFailed(f"A fetch was answered with {data[:80]!r}, not {bytes(self._answer)!r}.")
+        if data != self._expected:
+            raise PeerFailed(f"A fetch got the response {data[:80]!r} instead of {bytes(self._expected)!r}.")
 
 
-def _again(session_id: int, epoch: int, wait_ms: int) -> FetchRequest:
+def _fetch_request(session_id: int, epoch: int, wait_ms: int) -> FetchRequest:
     return FetchRequest(
         max_wait_ms=wait_ms, min_bytes=1, max_bytes=MAX_BYTES, session_id=session_id, session_epoch=epoch
     )
@@ -98,31 +100,31 @@ def _encode(request: FetchRequest) -> bytes:
 
 
 def connect(server: Server, topic_id: bytes, number: int, wait_ms: int) -> Consumer:
-    """A consumer of one partition that has its session."""
+    """Connect a consumer of one partition and open its fetch session."""
     connection = server.connect()
-    request = _again(0, 0, 0)
+    request = _fetch_request(0, 0, 0)
     request.topics = [FetchTopic(topic_id=topic_id, partitions=[_partition(number % PARTITIONS)])]
-    answer = ask(connection, request, VERSION, FetchResponse)
-    (topic,) = answer.responses
-    if answer.error_code != NONE or not answer.session_id or topic.partitions[0].error_code != NONE:
-        raise PeerFailed(f"{server.name} gave no session: {answer}.")
-    return Consumer(connection, answer.session_id, wait_ms)
+    response = call(connection, request, VERSION, FetchResponse)
+    (topic,) = response.responses
+    if response.error_code != NONE or not response.session_id or topic.partitions[0].error_code != NONE:
+        raise PeerFailed(f"{server.name} opened no session: {response}.")
+    return Consumer(connection, response.session_id, wait_ms)
 
 
 def connect_bare(server: Server, wait_ms: int) -> Consumer:
-    """The same, to a server that knows no sessions."""
+    """Connect a consumer to the bare server, which has no sessions."""
     return Consumer(server.connect(), 1, wait_ms)
 
 
 def end_sessions(server: Server, consumers: Sequence[Consumer]) -> None:
-    """Give the sessions back, as consumers do that are closed: a broker has only so many."""
+    """Close the sessions, as consumers do: the number of sessions of a broker is limited."""
     with server.connect() as connection:
         for consumer in consumers:
-            ask(connection, _again(consumer.session_id, FINAL_EPOCH, 0), VERSION, FetchResponse)
+            call(connection, _fetch_request(consumer.session_id, FINAL_EPOCH, 0), VERSION, FetchResponse)
 
 
-def wait_in_vain(server: Server, consumers: Sequence[Consumer], wait_ms: int, seconds: float) -> Share:
-    """Let them wait, and ask again, for so long."""
+def run_idle(server: Server, consumers: Sequence[Consumer], wait_ms: int, seconds: float) -> Usage:
+    """Keep the consumers waiting for `seconds`; return the CPU usage."""
     by_fd = {consumer.socket.fileno(): consumer for consumer in consumers}
     with select.epoll() as epoll:
         for consumer in consumers:
@@ -134,11 +136,11 @@ def wait_in_vain(server: Server, consumers: Sequence[Consumer], wait_ms: int, se
         count = _exchange(epoll, by_fd, seconds)
         took = time.perf_counter() - began
         served, spent = server.cpu_seconds() - served, time.process_time() - spent
-    return Share(served / took * 100, served / count * 1e6, count / took, spent / took * 100)
+    return Usage(served / took * 100, served / count * 1e6, count / took, spent / took * 100)
 
 
 def _exchange(epoll: select.epoll, by_fd: dict[int, Consumer], seconds: float) -> int:
-    """Ask again for every answer; how many there were."""
+    """Send the next request after every response; return the number of responses."""
     end = time.perf_counter() + seconds
     count = 0
     while (left := end - time.perf_counter()) > 0:
@@ -162,9 +164,9 @@ class Bare(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data):
-        loop.call_later(wait, self.answer, body[:4] + data[8:12] + body[8:])
+        loop.call_later(wait, self.respond, body[:4] + data[8:12] + body[8:])
 
-    def answer(self, frame):
+    def respond(self, frame):
         if not self.transport.is_closing():
             self.transport.write(frame)
 
@@ -177,9 +179,9 @@ loop.run_forever()
 
 @contextmanager
 def bare(wait_ms: int) -> Iterator[Server]:
-    """A uvloop server that keeps each request for so long."""
-    answer = encode_response(FetchResponse(session_id=1), VERSION, 0)
-    command = [sys.executable, "-c", BARE, str(wait_ms), answer.hex()]
+    """Start a uvloop server that delays each response by `wait_ms`."""
+    response = encode_response(FetchResponse(session_id=1), VERSION, 0)
+    command = [sys.executable, "-c", BARE, str(wait_ms), response.hex()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -194,8 +196,8 @@ def bare(wait_ms: int) -> Iterator[Server]:
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
-def measure(server: Server, topic_id: bytes | None, count: int, wait_ms: int, seconds: float) -> Share:
-    """One round: everybody connects, waits, and goes."""
+def measure(server: Server, topic_id: bytes | None, count: int, wait_ms: int, seconds: float) -> Usage:
+    """Run one round: connect the consumers, measure, and disconnect them."""
     with ExitStack() as stack:
         consumers = []
         for number in range(count):
@@ -205,32 +207,32 @@ def measure(server: Server, topic_id: bytes | None, count: int, wait_ms: int, se
                 consumer = connect(server, topic_id, number, wait_ms)
             stack.enter_context(consumer.socket)
             consumers.append(consumer)
-        share = wait_in_vain(server, consumers, wait_ms, seconds)
+        usage = run_idle(server, consumers, wait_ms, seconds)
     if topic_id is not None:
         end_sessions(server, consumers)
-    return share
+    return usage
 
 
 def topic_of(server: Server) -> bytes:
-    """The id of a new topic that can be read."""
+    """Create the topic and return its id once it is readable."""
     server.create_topic(TOPIC, PARTITIONS)
     give_up = time.monotonic() + UP_SECONDS
     while time.monotonic() < give_up:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-        (topic,) = server.ask(request, METADATA_VERSION, MetadataResponse).topics
+        (topic,) = server.call(request, METADATA_VERSION, MetadataResponse).topics
         if topic.error_code == NONE and _is_readable(server, topic.topic_id):
             return topic.topic_id
         time.sleep(0.05)
-    raise PeerFailed(f"{server.name} has not made its topic after {UP_SECONDS} s.")
+    raise PeerFailed(f"{server.name} did not create its topic within {UP_SECONDS} s.")
 
 
 def _is_readable(server: Server, topic_id: bytes) -> bool:
-    """Whether all partitions answer: a broker may know of a topic before it leads it."""
-    request = _again(0, FINAL_EPOCH, 0)
+    """Whether all partitions are readable: a broker may know a topic before it leads its partitions."""
+    request = _fetch_request(0, FINAL_EPOCH, 0)
     request.topics = [FetchTopic(topic_id=topic_id, partitions=[_partition(number) for number in range(PARTITIONS)])]
-    answer = server.ask(request, VERSION, FetchResponse)
-    found = [partition.error_code for topic in answer.responses for partition in topic.partitions]
-    return found == [NONE] * PARTITIONS
+    response = server.call(request, VERSION, FetchResponse)
+    errors = [partition.error_code for topic in response.responses for partition in topic.partitions]
+    return errors == [NONE] * PARTITIONS
 
 
 def main() -> None:
@@ -242,23 +244,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
     with both(options.only) as servers, bare(options.wait_ms) as plain:
-        heading("consumers that wait in vain", [server.name for server in servers])
+        heading("idle consumers", [server.name for server in servers])
         sides: list[tuple[Server, bytes | None]] = [(server, topic_of(server)) for server in servers]
         sides.append((plain, None))
-        shares: list[list[Share]] = [[] for _ in sides]
+        usages: list[list[Usage]] = [[] for _ in sides]
         for _ in range(options.rounds):
-            for of_side, (server, topic_id) in zip(shares, sides, strict=True):
-                of_side.append(measure(server, topic_id, options.consumers, options.wait_ms, options.seconds))
-        *of_brokers, of_plain = shares
+            for rounds, (server, topic_id) in zip(usages, sides, strict=True):
+                rounds.append(measure(server, topic_id, options.consumers, options.wait_ms, options.seconds))
+        *brokers, bare_rounds = usages
         title = f"{options.consumers:,} wait {options.wait_ms} ms at a time, % of a core"
-        report(title, [[each.of_a_core for each in one] for one in of_brokers], ".2f", "≤ 0.5")
-        report("  CPU of the broker, µs a request", [[each.server_us for each in one] for one in of_brokers], ".1f")
-        report("  requests/s", [[each.requests for each in one] for one in of_brokers], ",.0f")
-        report("  CPU of the consumers, % of a core", [[each.load for each in one] for one in of_brokers], ".1f")
+        report(title, [[usage.broker_percent for usage in rounds] for rounds in brokers], ".2f", "≤ 0.5")
+        report(
+            "  CPU of the broker, µs per request", [[usage.request_us for usage in rounds] for rounds in brokers], ".1f"
+        )
+        report("  requests/s", [[usage.requests for usage in rounds] for rounds in brokers], ",.0f")
+        report(
+            "  CPU of the consumers, % of a core",
+            [[usage.load_percent for usage in rounds] for rounds in brokers],
+            ".1f",
+        )
         print(
-            f"  a bare uvloop server: {median(each.of_a_core for each in of_plain):.2f} % of a core, "
-            f"{median(each.server_us for each in of_plain):.1f} µs a request, "
-            f"{median(each.requests for each in of_plain):,.0f} requests/s"
+            f"  a bare uvloop server: {median(usage.broker_percent for usage in bare_rounds):.2f} % of a core, "
+            f"{median(usage.request_us for usage in bare_rounds):.1f} µs per request, "
+            f"{median(usage.requests for usage in bare_rounds):,.0f} requests/s"
         )
 
 

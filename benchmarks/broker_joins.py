@@ -1,12 +1,14 @@
-"""How long a group takes to form, with Apache Kafka and with our broker in the same run.
+"""Time until a group has formed: Apache Kafka and Slackwater in the same run.
 
     python benchmarks/broker_joins.py [--rounds N] [--only kafka|slackwater]
 
-500 and 2,000 members join an empty group, and one more joins 500; the time runs from the first request to the moment
-at which everybody is synced in the generation that has everybody in it. Every member has a connection of its own, made
-beforehand; `group.initial.rebalance.delay.ms` is 0. The brokers take turns, round by round, each time with a new group.
-Whoever comes too late for a generation starts the next, so it may take several until all are in. The members live in
-one Python process beside the broker: their CPU time is shown, because neither broker can be faster than that.
+Method:
+- 500 and 2,000 members join an empty group; then one more member joins. The time runs from the first request until
+  every member is synced in a generation with all members.
+- Every member has its own connection, opened in advance. `group.initial.rebalance.delay.ms` is 0.
+- The brokers alternate, round by round, each time with a new group.
+- A member that is too late for a generation starts the next one, so several generations may be needed.
+- The members run in one Python process; their CPU time is a lower bound for both brokers and is part of the table.
 """
 
 import sys
@@ -22,8 +24,8 @@ from benchmarks.brokers import Server, arguments, both, heading, report, run
 WARM_UP_ROUNDS = 4
 
 
-class Crowd:
-    """One broker's connections, and what was measured over them in milliseconds."""
+class JoinTimes:
+    """The connections to one broker, and the measured times."""
 
     def __init__(self, server: Server, size: int, stack: ExitStack) -> None:
         self.server = server
@@ -36,31 +38,31 @@ class Crowd:
         self.generations: list[float] = []
 
     def round(self, number: int) -> None:
-        """Form a group, let one more in, and leave."""
+        """Form a group, add one member, and leave."""
         group = Group(f"joins-{self.size}-{number}", self.size + 1)
         self.server.wait_for_coordinator([group.group_id])
         spent, served = time.process_time(), self.server.cpu_seconds()
         joined = group.join(self.connections[:-1])
         generations = group.generation_id
         spent, served = time.process_time() - spent, self.server.cpu_seconds() - served
-        one_more = group.join(self.connections[-1:])
+        scale_out = group.join(self.connections[-1:])
         group.leave()
         if number >= WARM_UP_ROUNDS:
             self.join_ms.append(joined * 1000)
-            self.scale_out_ms.append(one_more * 1000)
+            self.scale_out_ms.append(scale_out * 1000)
             self.client_cpu_ms.append(spent * 1000)
             self.server_cpu_ms.append(served * 1000)
             self.generations.append(generations)
 
 
-def measure(servers: list[Server], size: int, rounds: int) -> list[Crowd]:
-    """Some rounds that do not count, then those that do, the brokers taking turns."""
+def measure(servers: list[Server], size: int, rounds: int) -> list[JoinTimes]:
+    """Run warm-up rounds, then the measured ones, alternating between the brokers."""
     with ExitStack() as stack:
-        crowds = [Crowd(server, size, stack) for server in servers]
+        brokers = [JoinTimes(server, size, stack) for server in servers]
         for number in range(WARM_UP_ROUNDS + rounds):
-            for crowd in crowds:
-                crowd.round(number)
-    return crowds
+            for broker in brokers:
+                broker.round(number)
+    return brokers
 
 
 def main() -> None:
@@ -71,13 +73,13 @@ def main() -> None:
     with both(options.only) as servers:
         heading("joins, ms", [server.name for server in servers])
         for size in (500, 2_000):
-            crowds = measure(servers, size, options.rounds)
-            report(f"{size:,} members join an empty group", [crowd.join_ms for crowd in crowds], ",.0f", "≤ 1")
-            report("  generations until all have joined", [crowd.generations for crowd in crowds], ",.0f")
-            report("  CPU of the broker", [crowd.server_cpu_ms for crowd in crowds], ",.0f")
-            report("  CPU of the members", [crowd.client_cpu_ms for crowd in crowds], ",.0f")
+            brokers = measure(servers, size, options.rounds)
+            report(f"{size:,} members join an empty group", [broker.join_ms for broker in brokers], ",.0f", "≤ 1")
+            report("  generations until all have joined", [broker.generations for broker in brokers], ",.0f")
+            report("  CPU of the broker", [broker.server_cpu_ms for broker in brokers], ",.0f")
+            report("  CPU of the members", [broker.client_cpu_ms for broker in brokers], ",.0f")
             target = "≤ 1" if size == 500 else ""
-            report(f"one more joins {size:,}", [crowd.scale_out_ms for crowd in crowds], ",.0f", target)
+            report(f"one more joins {size:,}", [broker.scale_out_ms for broker in brokers], ",.0f", target)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.broker_members import TOPIC, Member, settled_groups
+from benchmarks.broker_members import TOPIC, Member, stable_groups
 from benchmarks.brokers import CLIENT_ID, PeerFailed, Server, arguments, both, heading, receive_exactly, report, run
 
 from slackwater.wire.envelope import encode_request, encode_response
@@ -215,7 +215,7 @@ def streams_of(kind: Kind, members: Sequence[tuple[str, Member]], in_flight: int
 
 def members_of(server: Server, connections: Sequence[socket.socket], size: int) -> list[tuple[str, Member]]:
     """Stable groups of `size` members; each member with its group id."""
-    groups = settled_groups(server, connections, size, f"load-{len(connections)}")
+    groups = stable_groups(server, connections, size, f"load-{len(connections)}")
     return [(group.group_id, member) for group in groups for member in group.members]
 
 

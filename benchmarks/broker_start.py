@@ -1,11 +1,12 @@
-"""From process start to the first answer, and resident memory: Apache Kafka and our broker in the same run.
+"""Time from process start to the first response, and resident memory: Apache Kafka and Slackwater in the same run.
 
     python benchmarks/broker_start.py [--rounds N] [--only kafka|slackwater]
 
-A round starts each broker once, one at a time, on an empty directory (Kafka's is formatted already). The time runs from
-the start of the process to the answer to an ApiVersions request, asked for every two milliseconds. Memory is read from
-the operating system: at that first answer, two seconds later, and after load, which is 200 members in ten groups with
-heartbeats and offset commits for a few seconds each.
+Method:
+- A round starts each broker once, one after the other, on an empty directory (Kafka's is formatted in advance).
+- The time runs from the start of the process to the response to ApiVersions, requested every two milliseconds.
+- Resident memory is read at the first response, two seconds later, and after load: 200 members in ten groups with
+  heartbeats and offset commits for a few seconds each.
 """
 
 import sys
@@ -20,7 +21,7 @@ from benchmarks.broker_members import TOPIC
 from benchmarks.broker_requests import KINDS, PARTITIONS, PIPELINED_REQUESTS, members_of, run_load, streams_of
 from benchmarks.brokers import BROKERS, Server, arguments, heading, report, run
 
-REST_SECONDS = 2
+IDLE_SECONDS = 2
 LOAD_SECONDS = 4.0
 MEMBERS = 200
 GROUP_SIZE = 20
@@ -32,12 +33,12 @@ class Start(NamedTuple):
 
     seconds: float
     first_mb: float
-    rested_mb: float
+    idle_mb: float
     loaded_mb: float
 
 
 def load(server: Server) -> None:
-    """Members, heartbeats and commits."""
+    """Create load: members, heartbeats and offset commits."""
     server.create_topic(TOPIC, PARTITIONS)
     with ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in range(MEMBERS)]
@@ -47,13 +48,13 @@ def load(server: Server) -> None:
 
 
 def start(name: str) -> Start:
-    """Start a broker, look, load it, look again."""
+    """Start a broker and measure it before and after load."""
     with BROKERS[name]() as server:
         first = server.resident_bytes()
-        time.sleep(REST_SECONDS)
-        rested = server.resident_bytes()
+        time.sleep(IDLE_SECONDS)
+        idle = server.resident_bytes()
         load(server)
-        return Start(server.start_seconds, first / MB, rested / MB, server.resident_bytes() / MB)
+        return Start(server.start_seconds, first / MB, idle / MB, server.resident_bytes() / MB)
 
 
 def main() -> None:
@@ -77,9 +78,7 @@ def main() -> None:
         ",.0f",
         "≤ 0.25",
     )
-    report(
-        "memory two seconds later, MB", [[start.rested_mb for start in broker] for broker in starts], ",.0f", "≤ 0.25"
-    )
+    report("memory two seconds later, MB", [[start.idle_mb for start in broker] for broker in starts], ",.0f", "≤ 0.25")
     report("memory after load, MB", [[start.loaded_mb for start in broker] for broker in starts], ",.0f", "≤ 0.25")
 
 

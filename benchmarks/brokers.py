@@ -81,7 +81,7 @@ class Server:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
+        """The bootstrap address."""
         return f"127.0.0.1:{self.port}"
 
     def cpu_seconds(self) -> float:
@@ -90,37 +90,37 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def resident_bytes(self) -> int:
-        """The memory it has in RAM."""
+        """Resident memory."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
     def connect(self) -> socket.socket:
-        """A connection that sends at once."""
+        """Return a connection with TCP_NODELAY."""
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=UP_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def ask(self, request: Request, version: int, answer: type[R]) -> R:
-        """Ask once, on a connection of its own."""
+    def call(self, request: Request, version: int, response_type: type[R]) -> R:
+        """Send one request on a new connection and return the response."""
         with self.connect() as connection:
-            return ask(connection, request, version, answer)
+            return call(connection, request, version, response_type)
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Make a topic."""
+        """Create a topic."""
         request = CreateTopicsRequest([CreatableTopic(name, partitions, 1)])
-        (result,) = self.ask(request, 5, CreateTopicsResponse).topics
+        (result,) = self.call(request, 5, CreateTopicsResponse).topics
         if result.error_code != NONE:
             raise PeerFailed(f"{self.name} did not create topic {name}: {result.error_code}, {result.error_message}")
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic, and its records from the disk."""
+        """Delete a topic and its records."""
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name)], timeout_ms=30_000)
-        (result,) = self.ask(request, 6, DeleteTopicsResponse).responses
+        (result,) = self.call(request, 6, DeleteTopicsResponse).responses
         if result.error_code != NONE:
             raise PeerFailed(f"{self.name} did not delete topic {name}: {result.error_code}")
 
     def wait_for_coordinator(self, group_ids: Sequence[str]) -> None:
-        """Until these groups have a coordinator that is at work; asking is what makes Kafka create its topic."""
+        """Wait until these groups have a loaded coordinator. The first request makes Kafka create the offsets topic."""
         give_up = time.monotonic() + UP_SECONDS
         while not all(map(self._coordinates, group_ids)):
             if time.monotonic() > give_up:
@@ -128,27 +128,30 @@ class Server:
             time.sleep(0.05)
 
     def _coordinates(self, group_id: str) -> bool:
-        """Whether the group's coordinator has been found and has read its log: then it knows that nobody is there."""
+        """Whether the group's coordinator is found and loaded: then it returns UNKNOWN_MEMBER_ID."""
         find = FindCoordinatorRequest(coordinator_keys=[group_id])
-        (found,) = self.ask(find, 4, FindCoordinatorResponse).coordinators
-        beat = HeartbeatRequest(group_id, 1, "nobody")
-        return found.error_code == NONE and self.ask(beat, 4, HeartbeatResponse).error_code == Error.UNKNOWN_MEMBER_ID
+        (coordinator,) = self.call(find, 4, FindCoordinatorResponse).coordinators
+        heartbeat = HeartbeatRequest(group_id, 1, "unknown")
+        return (
+            coordinator.error_code == NONE
+            and self.call(heartbeat, 4, HeartbeatResponse).error_code == Error.UNKNOWN_MEMBER_ID
+        )
 
 
-def ask(connection: socket.socket, request: Request, version: int, answer: type[R]) -> R:
-    """Send a request on a connection that waits for nothing else, and wait for its answer."""
+def call(connection: socket.socket, request: Request, version: int, response_type: type[R]) -> R:
+    """Send a request on a connection without requests in flight, and return the response."""
     connection.sendall(encode_request(request, version, 0, CLIENT_ID))
     (size,) = struct.unpack(">i", receive_exactly(connection, 4))
-    return decode_response(answer, version, receive_exactly(connection, size))[1]
+    return decode_response(response_type, version, receive_exactly(connection, size))[1]
 
 
 def receive_exactly(connection: socket.socket, size: int) -> bytes:
-    """So many bytes."""
+    """Receive `size` bytes."""
     data = bytearray()
     while len(data) < size:
         piece = connection.recv(size - len(data))
         if not piece:
-            raise PeerFailed(f"The broker hung up; {len(data)} of {size} bytes had come.")
+            raise PeerFailed(f"The broker closed the connection after {len(data)} of {size} bytes.")
         data += piece
     return bytes(data)
 
@@ -158,7 +161,7 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
 
 @contextmanager
 def kafka() -> Iterator[Server]:
-    """An Apache Kafka of one node."""
+    """Start Apache Kafka with one node."""
     with _home("kafka") as home:
         logging = home / "log4j2.xml"
         logging.write_text(LOGGING)
@@ -171,7 +174,7 @@ def kafka() -> Iterator[Server]:
 
 @contextmanager
 def slackwater() -> Iterator[Server]:
-    """Our broker."""
+    """Start Slackwater's broker."""
     with _home("slackwater") as home:
         (port,) = free_ports(1)
         command = [sys.executable, "-m", "slackwater", "broker"]
@@ -193,16 +196,16 @@ def _home(name: str) -> Iterator[Path]:
 
 @contextmanager
 def _running(name: str, command: Sequence[str], port: int, home: Path) -> Iterator[Server]:
-    """The process, from its start to its end."""
+    """Start a broker, wait until it responds, and stop it at the end."""
     with (home / "output.txt").open("wb") as output:
         started = time.monotonic()
-        # As an installed program runs: its bytecode is kept from one start to the next.
+        # An installed program keeps its bytecode from one start to the next.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     try:
-        if not _answers(port, process):
-            said = (home / "output.txt").read_text(errors="replace")[-2000:]
-            raise PeerFailed(f"{name} did not start within {UP_SECONDS} s. It said:\n{said}")
+        if not _responds(port, process):
+            output_text = (home / "output.txt").read_text(errors="replace")[-2000:]
+            raise PeerFailed(f"{name} did not start within {UP_SECONDS} s. Its output:\n{output_text}")
         yield Server(name, port, process.pid, time.monotonic() - started)
     finally:
         process.terminate()
@@ -213,26 +216,26 @@ def _running(name: str, command: Sequence[str], port: int, home: Path) -> Iterat
             process.wait()
 
 
-def _answers(port: int, process: "subprocess.Popen[bytes]") -> bool:
-    """Whether it comes up; returns with its first answer."""
+def _responds(port: int, process: "subprocess.Popen[bytes]") -> bool:
+    """Wait for the first response; return whether there was one."""
     give_up = time.monotonic() + UP_SECONDS
     while process.poll() is None and time.monotonic() < give_up:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=UP_SECONDS) as connection:
-                ask(connection, ApiVersionsRequest("bench", "1"), 3, ApiVersionsResponse)
+                call(connection, ApiVersionsRequest("bench", "1"), 3, ApiVersionsResponse)
                 return True
         except (OSError, PeerFailed):
             time.sleep(POLL_SECONDS)
     return False
 
 
-# --- what every benchmark does with them ----------------------------------------------------------------------------
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 BROKERS: Final = {"kafka": kafka, "slackwater": slackwater}
 
 
 def arguments(doc: str | None) -> argparse.ArgumentParser:
-    """A parser with the option that all of these benchmarks have."""
+    """Return a parser with the common options."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=BROKERS, help="measure one of the two")
     return parser
@@ -240,7 +243,7 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
 
 @contextmanager
 def both(only: str | None) -> Iterator[list[Server]]:
-    """Both brokers at once, Kafka first; or one."""
+    """Start both brokers, Kafka first, or only one of them."""
     with ExitStack() as stack:
         yield [stack.enter_context(start()) for name, start in BROKERS.items() if only in (None, name)]
 
@@ -257,13 +260,13 @@ def report(what: str, figures: Sequence[Sequence[float]], form: str, target: str
 
 
 def heading(title: str, names: Sequence[str]) -> None:
-    """The head of a table."""
+    """Print the header of a table."""
     columns = "".join(f"{name:>13}" for name in names)
     print(f"{title:<50}{columns}{'ratio' if len(names) == 2 else '':>9}  target", flush=True)
 
 
 def run(main: Callable[[], None]) -> None:
-    """A benchmark as a script: what stops it is told in a sentence, and being asked to stop is an orderly end."""
+    """Run a benchmark as a script: print a failure as one line, and stop the brokers on SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     began, busy, own = time.monotonic(), _machine_cpu_seconds(), sum(os.times()[:4])
     try:
@@ -271,10 +274,10 @@ def run(main: Callable[[], None]) -> None:
     except (PeerFailed, KafkaFailed, subprocess.SubprocessError) as error:
         sys.exit(f"{Path(sys.argv[0]).name}: {error}")
     others = _machine_cpu_seconds() - busy - (sum(os.times()[:4]) - own)
-    print(f"  (meanwhile other processes took {max(0.0, others) / (time.monotonic() - began):.0%} of a core)\n")
+    print(f"  (meanwhile other processes used {max(0.0, others) / (time.monotonic() - began):.0%} of a core)\n")
 
 
 def _machine_cpu_seconds() -> float:
-    """CPU time of all processes on this machine, and what its host kept from it; interrupts are nobody's."""
+    """CPU time of all processes on this machine, including stolen time and without interrupts."""
     user, nice, system, _, _, _, _, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + steal) / TICKS

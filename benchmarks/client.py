@@ -1,12 +1,13 @@
-"""Our consumer and producer beside aiokafka, confluent-kafka and kafka-python, on the same broker, in one run.
+"""The consumer and the producer next to aiokafka, confluent-kafka and kafka-python, on the same broker, in one run.
 
-    python benchmarks/client.py [--rounds N] [--records N] [--only NAME]
+    python benchmarks/client.py [--rounds N] [--records N] [--clients NAME]
 
-What counts is records per CPU second of the client's process, all its threads included: machines are paid for by
-that, and a busy one does not spoil it. Records of 100 bytes with a key of 8, in four partitions, written without
-compression. A consumer is assigned all partitions and reads them from the beginning; a first part of the records warms
-it up and is not counted. Every client runs in a process of its own, with its defaults; the clients take turns, round
-by round. The broker is ours, in its own process.
+Method:
+- The result is records per CPU second of the client's process with all its threads: other load hardly changes it.
+- Records have 100 bytes with a key of 8, in four partitions, without compression.
+- A consumer is assigned all partitions and reads from the beginning. The first records are the warm-up and not counted.
+- Every client runs with its defaults in its own process; the clients alternate, round by round.
+- The broker is Slackwater's, in its own process.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class Meter:
         self.result: dict[str, float] = {}
 
     def add(self, count: int) -> bool:
-        """These came; whether that is all."""
+        """Count records; return whether these were the last."""
         before, self.seen = self.seen, self.seen + count
         if before < self.warm_up <= self.seen:
             self._counted_from, self._cpu, self._wall = self.seen, time.process_time(), time.perf_counter()
@@ -88,7 +89,7 @@ def run_workers(bootstrap: str, meter: Meter) -> None:
     with _ours(bootstrap) as consumer:
 
         def handle(_record: object) -> None:
-            if next(handled) % HANDLED_TOGETHER == 0:  # a lock for every record would be what is measured
+            if next(handled) % HANDLED_TOGETHER == 0:  # locking for every record would dominate the measurement
                 with lock:
                     if not meter.result and meter.add(HANDLED_TOGETHER):
                         consumer.stop()
@@ -106,8 +107,8 @@ def aiokafka_consumer(bootstrap: str, meter: Meter) -> None:
         consumer.assign([TopicPartition(TOPIC, number) for number in range(PARTITIONS)])
         try:
             while True:
-                found = await consumer.getmany(timeout_ms=1000, max_records=500)
-                if meter.add(sum(map(len, found.values()))):
+                batches = await consumer.getmany(timeout_ms=1000, max_records=500)
+                if meter.add(sum(map(len, batches.values()))):
                     return
         finally:
             await consumer.stop()
@@ -122,10 +123,10 @@ def confluent_consumer(bootstrap: str, meter: Meter) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
     while True:
-        found = consumer.consume(500, 1.0)
-        for message in found:  # what the others give at once, this one gives when it is asked for
+        messages = consumer.consume(500, 1.0)
+        for message in messages:  # it decodes the fields only on access; the others decode them at once
             message.key(), message.value(), message.offset(), message.timestamp(), message.headers()
-        if meter.add(len(found)):
+        if meter.add(len(messages)):
             break
     consumer.close()
 
@@ -186,10 +187,10 @@ def confluent_producer(bootstrap: str, meter: Meter) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
-    heard = [0]
+    delivered_count = [0]
 
     def delivered(_error: object, _message: object) -> None:
-        heard[0] += 1
+        delivered_count[0] += 1
 
     for number in range(meter.warm_up + meter.records):
         while True:
@@ -241,43 +242,43 @@ TARGETS: Final = {"slackwater poll_arrow": 3.0, "slackwater poll": 1.0, "slackwa
 
 
 def measure(name: str, bootstrap: str, warm_up: int, records: int) -> dict[str, float]:
-    """One client in a process of its own."""
+    """Measure one client in its own process."""
     command = [sys.executable, __file__, "--child", name, bootstrap, str(warm_up), str(records)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS)
     if done.returncode:
         raise PeerFailed(f"{name} failed: {done.stderr[-1000:]}")
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def child(name: str, bootstrap: str, warm_up: int, records: int) -> None:
-    """Measure, and print what was found."""
+    """Measure in this process and print the result."""
     meter = Meter(warm_up, records)
     ({**CONSUMERS, **PRODUCERS})[name](bootstrap, meter)
     print(json.dumps(meter.result))
 
 
-def table(title: str, found: dict[str, list[dict[str, float]]], peer: str) -> None:
-    """One line for each client; the ratio is to the peer's median of the same run."""
-    base = median(one["cpu"] for one in found[peer]) if peer in found else None
+def table(title: str, results: dict[str, list[dict[str, float]]], peer: str) -> None:
+    """Print a line per client; the ratio is to the peer's median of the same run."""
+    base = median(figures["cpu"] for figures in results[peer]) if peer in results else None
     print(f"{title:<34}{'k/CPU-s':>10}{'k/s':>10}{'ratio':>9}  target")
-    for name, rounds in found.items():
-        cpu, wall = median(one["cpu"] for one in rounds), median(one["wall"] for one in rounds)
+    for name, rounds in results.items():
+        cpu, wall = median(figures["cpu"] for figures in rounds), median(figures["wall"] for figures in rounds)
         ratio = f"{cpu / base:>9.2f}" if base else f"{'':>9}"
         target = f">= {TARGETS[name]:g} x {peer}" if name in TARGETS else ""
         print(f"  {name:<32}{cpu / 1e3:>10.0f}{wall / 1e3:>10.0f}{ratio}  {target}", flush=True)
         if base and name in TARGETS:
             limit = f"≥ {TARGETS[name]:g}"
-            figures = {"peer": f"{base / 1e3:,.0f}", "ours": f"{cpu / 1e3:,.0f}"}
-            add_result(f"{name}, thousand records per CPU second", ratio=cpu / base, target=limit, **figures)
+            medians = {"peer": f"{base / 1e3:,.0f}", "ours": f"{cpu / 1e3:,.0f}"}
+            add_result(f"{name}, thousand records per CPU second", ratio=cpu / base, target=limit, **medians)
 
 
 def main() -> None:
-    """Start the broker, fill the topic, let everybody read and write."""
+    """Start the broker, fill the topic, and measure all clients."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--clients", help="measure those whose name contains this")
+    parser.add_argument("--clients", help="measure the clients whose name contains this")
     options = parser.parse_args()
     records = options.records
     with slackwater() as server:
@@ -288,12 +289,12 @@ def main() -> None:
             (PRODUCERS, (20_000, records // 10), "producers", "aiokafka producer"),
         ):
             chosen = [name for name in clients if not options.clients or options.clients in name]
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+            results: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
             for _ in range(options.rounds):
                 for name in chosen:
-                    found[name].append(measure(name, server.bootstrap, *counts))
-            if found:
-                table(title, found, peer)
+                    results[name].append(measure(name, server.bootstrap, *counts))
+            if results:
+                table(title, results, peer)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""How fast a partition log takes and gives batches on one core: appends of 1 kB and 100 kB, and reads of 1 MB.
+"""Throughput of a partition log on one core: appends of 1 kB and 100 kB, and reads of 1 MB.
 
-Run it with `python benchmarks/log.py [megabytes]`. The batches hold records of 100 bytes, as a producer sends them; an
-append checks them, gives them offsets and writes them to the operating system. Appends are measured one by one and 64
-to a turn; reads as a consumer does them, from the beginning to the end. A second plain figure stands beside each: how
-fast the same bytes go through the same system calls without a log, which is the most there can be.
+    python benchmarks/log.py [megabytes]
+
+The batches contain records of 100 bytes. An append validates a batch, assigns offsets and writes it to the operating
+system. Appends are measured one at a time and 64 at a time, reads from the beginning to the end, as a consumer reads.
+The peer is the same bytes through the same system calls without a log, which is the upper bound.
 """
 
 import os
@@ -24,7 +25,7 @@ RECORD_BYTES = 100
 
 
 def batch(size: int) -> bytearray:
-    """A batch of about so many bytes."""
+    """Build a batch of about `size` bytes."""
     count = (size - HEADER_BYTES) // RECORD_BYTES
     body = bytearray()
     for number in range(count):
@@ -38,28 +39,28 @@ def batch(size: int) -> bytearray:
     return data
 
 
-def appends(path: Path, size: int, megabytes: int, turn: int) -> tuple[float, float]:
-    """Appends a second, and how many plain writes a second of the same bytes."""
+def appends(path: Path, size: int, megabytes: int, batch_count: int) -> tuple[float, float]:
+    """Return appends per second, and plain writes per second of the same bytes."""
     number = megabytes * 1_000_000 // size
-    buffers = [batch(size) for _ in range(turn)]
-    log = PartitionLog.open(path / f"log-{size}-{turn}", LogConfig(), NOW_MS)
+    buffers = [batch(size) for _ in range(batch_count)]
+    log = PartitionLog.open(path / f"log-{size}-{batch_count}", LogConfig(), NOW_MS)
     began = time.perf_counter()
-    for _ in range(number // turn):
-        for answer in log.append_many(buffers, NOW_MS):
-            assert isinstance(answer, AppendInfo), answer
-    ours = number // turn * turn / (time.perf_counter() - began)
+    for _ in range(number // batch_count):
+        for result in log.append_many(buffers, NOW_MS):
+            assert isinstance(result, AppendInfo), result
+    ours = number // batch_count * batch_count / (time.perf_counter() - began)
     log.abandon()
     fd = os.open(path / "plain", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     began = time.perf_counter()
-    for _ in range(number // turn):
+    for _ in range(number // batch_count):
         os.writev(fd, buffers)
-    plain = number // turn * turn / (time.perf_counter() - began)
+    plain = number // batch_count * batch_count / (time.perf_counter() - began)
     os.close(fd)
     return ours, plain
 
 
 def reads(path: Path, size: int, max_bytes: int) -> tuple[float, float]:
-    """Megabytes a second out of the log, and out of its file alone."""
+    """Return megabytes per second read from the log, and directly from its file."""
     log = PartitionLog.open(path / f"log-{size}-1", LogConfig(), NOW_MS)
     size = len(batch(size))
     began = time.perf_counter()
@@ -84,16 +85,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name)
         for size in (1_000, 100_000):
-            for turn in (1, 64):
-                ours, plain = appends(path, size, megabytes, turn)
+            for batch_count in (1, 64):
+                ours, plain = appends(path, size, megabytes, batch_count)
                 print(
-                    f"append {size:7,} B, {turn:2} a turn: {ours:9,.0f}/s, {ours * size / 1e6:7,.0f} MB/s; "
+                    f"append {size:7,} B, {batch_count:2} together: {ours:9,.0f}/s, {ours * size / 1e6:7,.0f} MB/s; "
                     f"plain writev {plain:9,.0f}/s ({ours / plain:.2f})"
                 )
         for size in (1_000, 100_000):
             ours, plain = reads(path, size, 1 << 20)
             print(
-                f"read   {size:7,} B, 1 MB a read: {ours:7,.0f} MB/s; "
+                f"read   {size:7,} B, 1 MB per read: {ours:7,.0f} MB/s; "
                 f"plain pread {plain:7,.0f} MB/s ({ours / plain:.2f})"
             )
 

@@ -1,10 +1,10 @@
-"""Memory over ten thousand rebalances: a broker in its own process, and two consumers in this one.
+"""Memory over ten thousand rebalances of two consumers in this process; the broker runs in its own.
 
     python benchmarks/rebalances.py [--rebalances N] [--warm-up N]
 
-Each rebalance is asked for by one of the two members, and is over when both live in the new generation with their
-partitions. Memory is what the operating system says is resident, after a warm-up that fills the caches (they are
-bounded) and at the end. Memory that stays flat is what is owed: at most a tenth more, and the end says so if it is not.
+One of the two members requests each rebalance. It ends when both members are in the new generation with their
+partitions. Resident memory is read after a warm-up, which fills the bounded caches, and at the end. It may grow by a
+tenth; otherwise the exit code is 1.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from slackwater.group.member import GroupMember
 PARTITIONS: Final = 4
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 0.002
-MOST_GROWTH: Final = 0.10
+MAX_GROWTH: Final = 0.10
 MB: Final = 1_000_000
 SETTINGS: Final[dict[str, object]] = {
     "group.id": "g",
@@ -54,14 +54,14 @@ class Pair:
             member.close()
 
     def rebalance(self, times: int) -> None:
-        """So many rebalances, one after the other."""
+        """Run `times` rebalances, one after the other."""
         for number in range(times):
             generation = _machine(self.members[0]).generation_id
             self.members[number % 2].enforce_rebalance()
             self._settle(generation)
 
     def _settle(self, before: int) -> None:
-        """Poll until both live in one newer generation, and share all partitions."""
+        """Poll until both are in the same, newer generation and own all partitions together."""
         deadline = time.monotonic() + DEADLINE_S
         while not self._settled(before):
             assert time.monotonic() < deadline, [member.assignment for member in self.members]
@@ -70,10 +70,10 @@ class Pair:
 
     def _settled(self, before: int) -> bool:
         members = [_machine(member) for member in self.members]
-        if any(member.needs_rejoin for member in members):  # also while a rebalance is under way
+        if any(member.needs_rejoin for member in members):  # also during a rebalance
             return False
         generations = {member.generation_id for member in members}
-        owned = {part for member in members for part in member.owned}
+        owned = {partition for member in members for partition in member.owned}
         return len(generations) == 1 and generations.pop() > before and len(owned) == PARTITIONS
 
 
@@ -82,35 +82,34 @@ def _machine(member: Consumer) -> GroupMember:
 
 
 def resident_bytes(pid: int | str) -> int:
-    """The memory of a process."""
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
-    assert found, status
-    return int(found[1]) * 1024
+    match = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+    assert match, status
+    return int(match[1]) * 1024
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rebalances", type=int, default=10_000, help="how many are counted")
-    parser.add_argument("--warm-up", type=int, default=2_500, help="how many come before")
-    given = parser.parse_args()
+    parser.add_argument("--rebalances", type=int, default=10_000, help="measured rebalances")
+    parser.add_argument("--warm-up", type=int, default=2_500, help="rebalances before the measurement")
+    options = parser.parse_args()
     with Broker(process=True, settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker) as pair:
-        pair.rebalance(given.warm_up)
+        pair.rebalance(options.warm_up)
         before = [resident_bytes(pid) for pid in (broker.pid, "self")]
         began = time.monotonic()
-        pair.rebalance(given.rebalances)
-        rate = given.rebalances / (time.monotonic() - began)
+        pair.rebalance(options.rebalances)
+        rate = options.rebalances / (time.monotonic() - began)
         after = [resident_bytes(pid) for pid in (broker.pid, "self")]
-    print(
-        f"resident memory (MB) over {given.rebalances} rebalances, {rate:.0f} a second{'before':>10}{'after':>9}  owed"
-    )
+    title = f"resident memory (MB) over {options.rebalances} rebalances, {rate:.0f} per second"
+    print(f"{title:<59}{'before':>9}{'after':>9}  target")
     flat = True
-    for what, first, last in zip(("broker", "two consumers"), before, after, strict=True):
-        flat = flat and last <= first * (1 + MOST_GROWTH)
-        print(f"  {what:<57}{first / MB:>9.1f}{last / MB:>9.1f}  ≤ {first * (1 + MOST_GROWTH) / MB:.1f}")
+    for name, first, last in zip(("broker", "two consumers"), before, after, strict=True):
+        flat = flat and last <= first * (1 + MAX_GROWTH)
+        print(f"  {name:<57}{first / MB:>9.1f}{last / MB:>9.1f}  ≤ {first * (1 + MAX_GROWTH) / MB:.1f}")
     if not flat:
-        sys.exit("rebalances.py: memory has grown by more than a tenth.")
+        sys.exit("rebalances.py: memory grew by more than a tenth.")
 
 
 if __name__ == "__main__":

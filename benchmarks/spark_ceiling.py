@@ -1,4 +1,4 @@
-"""A source that does nothing: it hands out Arrow batches that are there already. No Python source can be faster."""
+"""A Spark source that returns prebuilt Arrow batches: the upper bound for a Python source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -15,7 +15,7 @@ BATCH_ROWS: Final = 65_536
 
 @cache
 def prebuilt(value_bytes: int, key_bytes: int) -> Any:
-    """One batch of records of this size."""
+    """Build a batch of records of this size."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     def binary(size: int) -> Any:
@@ -27,14 +27,14 @@ def prebuilt(value_bytes: int, key_bytes: int) -> Any:
 
     topic, partition = ConstantColumns("ceiling", 0).slice(BATCH_ROWS)
     numbers = pa.array(np.arange(BATCH_ROWS, dtype=np.int64))
-    kinds = pa.array(np.zeros(BATCH_ROWS, np.int32))
+    timestamp_types = pa.array(np.zeros(BATCH_ROWS, np.int32))
     times = numbers.view(pa.timestamp("us", "UTC"))
-    columns = [binary(key_bytes), binary(value_bytes), topic, partition, numbers, times, kinds]
+    columns = [binary(key_bytes), binary(value_bytes), topic, partition, numbers, times, timestamp_types]
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(headers=False))
 
 
 class CeilingReader(DataSourceReader):
-    """Gives out the same batch again and again."""
+    """Returns the same batch repeatedly."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.rows = int(options["rows"])
@@ -43,11 +43,11 @@ class CeilingReader(DataSourceReader):
         self.sizes = int(options["valueBytes"]), int(options["keyBytes"])
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Equal parts."""
+        """Return equal partitions."""
         return [InputPartition(self.rows // self.tasks) for _ in range(self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """So many rows."""
+        """Return the rows of a partition."""
         batch, left = prebuilt(*self.sizes), int(partition.value)
         while left > 0:
             yield batch[: min(left, self.batch_rows)]
@@ -59,11 +59,11 @@ class CeilingSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word in `format`."""
+        """The name for `format`."""
         return "ceiling"
 
     def schema(self) -> str:
-        """The columns of the others."""
+        """The columns of the source `slackwater`."""
         return ddl(headers=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:

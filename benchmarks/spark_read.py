@@ -2,11 +2,12 @@
 
     python benchmarks/spark_read.py [--rounds N] [--records N] [--shape NAME]
 
-A batch job reads a whole topic of four partitions, all columns, into Spark's `noop` sink, on local[2]. What counts is
-records per CPU second of everything that Spark runs: the JVM and its Python workers together. The sources take turns,
-round by round, after two rounds that warm them up; each figure is the median, and the ratio is ours to Spark's own. The
-ceiling is a source that hands out Arrow batches which are there already: no Python source can be faster. The broker is
-ours, in its own process, and not counted.
+Method:
+- A batch job on local[2] reads all columns of a topic of four partitions into Spark's `noop` sink.
+- The result is records per CPU second of the JVM and its Python workers together.
+- The sources alternate, round by round, after two warm-up rounds. Each figure is a median; the ratio is to Spark's.
+- The ceiling is a source that returns prebuilt Arrow batches, the upper bound for a Python source.
+- The broker is Slackwater's, in its own process, and not counted.
 """
 
 import os
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.brokers import TICKS, PeerFailed, Server, arguments, ask, run, slackwater
+from benchmarks.brokers import TICKS, PeerFailed, Server, arguments, call, run, slackwater
 from benchmarks.records import SHAPES, Shape, make_records
 from benchmarks.results import add_result
 
@@ -54,7 +55,7 @@ PRODUCE_VERSION: Final = 9
 
 
 class Topic(NamedTuple):
-    """What is measured, and what is target."""
+    """A topic to read, and the target ratio."""
 
     name: str
     shape: Shape
@@ -77,21 +78,21 @@ TOPICS: Final = (
 
 
 def batches(sample: list[Record], codec: Codec) -> list[tuple[int, bytes]]:
-    """The records in batches of a producer's size, and how many each holds."""
-    found, builder = [], BatchBuilder()
+    """Build batches of a producer's size; return them with their record counts."""
+    built, builder = [], BatchBuilder()
     for record in sample:
         if builder.size > BATCH_BYTES:
-            found.append((builder.count, bytes(builder.build(codec=codec))))
+            built.append((builder.count, bytes(builder.build(codec=codec))))
             builder = BatchBuilder()
         builder.append(record)
-    return found
+    return built
 
 
 def fill(server: Server, topic: str, sample: list[tuple[int, bytes]], count: int) -> int:
-    """Write about so many records, as evenly as the batches allow; how many they are."""
-    forever = CreatableTopicConfig("retention.ms", "-1")  # the records' times lie years back
-    wish = CreatableTopic(topic, PARTITIONS, 1, configs=[forever])
-    server.ask(CreateTopicsRequest([wish]), 5, CreateTopicsResponse)
+    """Write about `count` records, evenly over the partitions; return the exact number."""
+    forever = CreatableTopicConfig("retention.ms", "-1")  # the timestamps of the records are years old
+    new_topic = CreatableTopic(topic, PARTITIONS, 1, configs=[forever])
+    server.call(CreateTopicsRequest([new_topic]), 5, CreateTopicsResponse)
     written, waiting = 0, cycle(sample)
     with server.connect() as connection:
         for partition in cycle(range(PARTITIONS)):
@@ -102,7 +103,7 @@ def fill(server: Server, topic: str, sample: list[tuple[int, bytes]], count: int
                 size, data = next(waiting)
                 pieces.append(data)
                 written += size
-            for data in pieces:  # one batch per request is what Kafka takes
+            for data in pieces:  # Kafka accepts one batch per partition and request
                 produce(connection, topic, partition, data)
     return written
 
@@ -110,9 +111,9 @@ def fill(server: Server, topic: str, sample: list[tuple[int, bytes]], count: int
 def produce(connection: "object", topic: str, partition: int, data: bytes) -> None:
     """Append one batch."""
     row = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, data)])
-    answer = ask(connection, ProduceRequest(None, 1, 30_000, [row]), PRODUCE_VERSION, ProduceResponse)  # type: ignore[arg-type]
-    if error := answer.responses[0].partition_responses[0].error_code:
-        raise PeerFailed(f"A batch was refused with error {error}.")
+    response = call(connection, ProduceRequest(None, 1, 30_000, [row]), PRODUCE_VERSION, ProduceResponse)  # type: ignore[arg-type]
+    if error := response.responses[0].partition_responses[0].error_code:
+        raise PeerFailed(f"A batch was rejected with error {error}.")
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ def produce(connection: "object", topic: str, partition: int, data: bytes) -> No
 
 @contextmanager
 def session() -> Iterator["SparkSession"]:
-    """A session with all three sources."""
+    """Start a session with all three sources."""
     from benchmarks.spark_ceiling import CeilingSource
     from pyspark.sql import SparkSession
 
@@ -149,7 +150,7 @@ def session() -> Iterator["SparkSession"]:
 
 
 def tree_cpu_seconds(root: int) -> float:
-    """CPU time of a process, of all that descend from it, and of those of them that have ended."""
+    """CPU time of a process and its descendants, including those that have ended."""
     parents: dict[int, int] = {}
     times: dict[int, float] = {}
     for entry in Path("/proc").iterdir():
@@ -161,10 +162,10 @@ def tree_cpu_seconds(root: int) -> float:
             continue
         parents[int(entry.name)] = int(fields[1])
         times[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
-    wanted = {root}
-    while more := {pid for pid, parent in parents.items() if parent in wanted} - wanted:
-        wanted |= more
-    return sum(times.get(pid, 0.0) for pid in wanted)
+    tree = {root}
+    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return sum(times.get(pid, 0.0) for pid in tree)
 
 
 class Figures(NamedTuple):
@@ -174,8 +175,8 @@ class Figures(NamedTuple):
     wall: float
 
 
-def measured(spark: "SparkSession", jvm: int, source: str, options: dict[str, str], count: int) -> Figures:
-    """One job."""
+def measure(spark: "SparkSession", jvm: int, source: str, options: dict[str, str], count: int) -> Figures:
+    """Run one job."""
     frame = spark.read.format(source).options(**options).load()
     cpu, wall = tree_cpu_seconds(jvm), time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
@@ -184,13 +185,13 @@ def measured(spark: "SparkSession", jvm: int, source: str, options: dict[str, st
 
 
 def compare(spark: "SparkSession", server: Server, topic: Topic, count: int, rounds: int) -> None:
-    """One line of the table for each source."""
+    """Print one line of the table for each source."""
     name = topic.name.replace(" ", "-").replace(",", "")
     sample = make_records(topic.shape, SAMPLE)
     count = fill(server, name, batches(sample, topic.codec), int(count * topic.share))
     kafka = {"kafka.bootstrap.servers": server.bootstrap, "subscribe": name, "startingOffsets": "earliest"}
-    values = round(mean(len(one.value or b"") for one in sample))
-    keys = round(mean(len(one.key or b"") for one in sample))
+    values = round(mean(len(record.value or b"") for record in sample))
+    keys = round(mean(len(record.key or b"") for record in sample))
     sizes = {"valueBytes": str(values), "keyBytes": str(keys)}
     sources = {
         "slackwater": kafka,
@@ -202,28 +203,31 @@ def compare(spark: "SparkSession", server: Server, topic: Topic, count: int, rou
         seen = spark.read.format(source).options(**options).load().count()
         if source != "ceiling" and seen != count:
             raise PeerFailed(f"{source} read {seen} of {count} records.")
-    found: dict[str, list[Figures]] = {source: [] for source in sources}
+    results: dict[str, list[Figures]] = {source: [] for source in sources}
     for number in range(WARM_UPS + rounds):
         for source, options in sources.items():
-            figures = measured(spark, jvm, source, options, count)
+            figures = measure(spark, jvm, source, options, count)
             if number >= WARM_UPS:
-                found[source].append(figures)
+                results[source].append(figures)
     server.delete_topic(name)
-    base = found["kafka"]
-    for source, figures_of in found.items():
-        cpu, wall = median(one.cpu for one in figures_of), median(one.wall for one in figures_of)
-        ratio, faster = cpu / median(one.cpu for one in base), wall / median(one.wall for one in base)
+    base = results["kafka"]
+    for source, rounds_of_source in results.items():
+        cpu, wall = (
+            median(figures.cpu for figures in rounds_of_source),
+            median(figures.wall for figures in rounds_of_source),
+        )
+        ratio, faster = cpu / median(figures.cpu for figures in base), wall / median(figures.wall for figures in base)
         target = f"≥ {topic.target:g}" if source == "slackwater" else ""
         label = f"{topic.name}: {source}"
         print(f"  {label:<44}{cpu / 1e3:>10.0f}{ratio:>8.2f}{wall / 1e3:>10.0f}{faster:>8.2f}  {target}", flush=True)
         if source == "slackwater":
             peer = f"{median(figures.cpu for figures in base) / 1e3:,.0f}"
-            what = f"{topic.name}, thousand records per CPU second"
-            add_result(what, peer=peer, ours=f"{cpu / 1e3:,.0f}", ratio=ratio, target=f"≥ {topic.target:g}")
+            name = f"{topic.name}, thousand records per CPU second"
+            add_result(name, peer=peer, ours=f"{cpu / 1e3:,.0f}", ratio=ratio, target=f"≥ {topic.target:g}")
 
 
 def main() -> None:
-    """Start the broker and Spark, and compare topic after topic."""
+    """Start the broker and Spark, and compare all topics."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=10_000_000)

@@ -2,12 +2,14 @@
 
     python benchmarks/spark_stream.py [--rounds N] [--records N] [--samples N]
 
-Latency: a query with no trigger interval waits; one record is written; the time counts until `foreachBatch` has it in
-its hands. Throughput: a query with `availableNow` reads a topic that was filled before into the `noop` sink, so many
-offsets per batch; what comes after the first batch counts, as a query is started once and then runs. In both the
-sources take turns, after a round that warms them up. CPU is that of the JVM and its Python workers together. Ours is
-measured twice: without a group, which is all that Spark's own source can do, and as the only member of one. The broker
-is ours, in its own process, and not counted.
+Method:
+- Latency: a query without a trigger interval is running; one record is written; the time runs until `foreachBatch` has
+  the row.
+- Throughput: a query with `availableNow` reads a filled topic into the `noop` sink with a limit of offsets per batch.
+  Only the time after the first batch counts, because a query starts once and then runs for long.
+- The sources alternate after a warm-up round. CPU is that of the JVM and its Python workers together.
+- Slackwater is measured twice: without a group, as Spark's source works, and as the only member of a group.
+- The broker is Slackwater's, in its own process, and not counted.
 """
 
 import os
@@ -48,14 +50,14 @@ if TYPE_CHECKING:
 OFFSETS_PER_TRIGGER: Final = 1_000_000
 WARM_UPS: Final = 1
 WARM_UP_SAMPLES: Final = 5
-TURNS: Final = 3
+LATENCY_ROUNDS: Final = 3
 TIMEOUT_S: Final = 120.0
-LOOK_S: Final = 0.05
+CHECK_S: Final = 0.05
 _numbers: Final = count()
 
 
 class Source(NamedTuple):
-    """What is measured."""
+    """A source to measure."""
 
     label: str
     format: str
@@ -70,7 +72,7 @@ SOURCES: Final = (
 
 
 def frame(spark: "SparkSession", server: Server, source: Source, topic: str, **more: str) -> "DataFrame":
-    """The stream of a topic, from its first record on."""
+    """Return the stream of a topic from its first record."""
     options = {"kafka.bootstrap.servers": server.bootstrap, "subscribe": topic, "startingOffsets": "earliest"} | more
     if source.in_group:
         options["kafka.group.id"] = f"bench-{next(_numbers)}"
@@ -81,29 +83,29 @@ def frame(spark: "SparkSession", server: Server, source: Source, topic: str, **m
 
 
 class Arrivals:
-    """What has come out of a query, by the thread that runs its batches."""
+    """The values that a query has returned; filled by the thread that runs its batches."""
 
     def __init__(self) -> None:
-        self._come = threading.Condition()
+        self._arrived = threading.Condition()
         self._values: set[bytes] = set()
 
     def take(self, batch: "DataFrame", _number: int) -> None:
-        """The rows of a batch."""
+        """Add the rows of a batch."""
         values = {bytes(row.value) for row in batch.select("value").collect()}
-        with self._come:
+        with self._arrived:
             self._values |= values
-            self._come.notify_all()
+            self._arrived.notify_all()
 
     def wait_for(self, value: bytes, query: "StreamingQuery") -> None:
-        """Until it has come."""
-        with self._come:
-            if not self._come.wait_for(lambda: value in self._values, TIMEOUT_S):
-                raise PeerFailed(f"A record did not come out within {TIMEOUT_S:g} s: {query.exception()}")
+        """Wait until the value has arrived."""
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: value in self._values, TIMEOUT_S):
+                raise PeerFailed(f"A record did not arrive within {TIMEOUT_S:g} s: {query.exception()}")
 
 
 @contextmanager
 def running(stream: "DataFrame", arrivals: Arrivals) -> Iterator["StreamingQuery"]:
-    """A query that hands over what comes at once."""
+    """Start a query that passes every batch to `arrivals`."""
     with TemporaryDirectory(prefix="slackwater-bench-") as checkpoint:
         query = stream.writeStream.foreachBatch(arrivals.take).option("checkpointLocation", checkpoint).start()
         try:
@@ -113,10 +115,10 @@ def running(stream: "DataFrame", arrivals: Arrivals) -> Iterator["StreamingQuery
 
 
 def latencies(spark: "SparkSession", server: Server, source: Source, samples: int) -> list[float]:
-    """Milliseconds from the record to the row, one after the other."""
+    """Return the milliseconds from writing a record to its row, for single records."""
     topic = f"one-by-one-{next(_numbers)}"
-    server.ask(CreateTopicsRequest([CreatableTopic(topic, 1, 1)]), 5, CreateTopicsResponse)
-    arrivals, found = Arrivals(), []
+    server.call(CreateTopicsRequest([CreatableTopic(topic, 1, 1)]), 5, CreateTopicsResponse)
+    arrivals, times = Arrivals(), []
     stream = frame(spark, server, source, topic)
     with running(stream, arrivals) as query, server.connect() as connection:
         for number in range(WARM_UP_SAMPLES + samples):
@@ -125,33 +127,33 @@ def latencies(spark: "SparkSession", server: Server, source: Source, samples: in
             start = time.perf_counter()
             produce(connection, topic, 0, data)
             arrivals.wait_for(value, query)
-            found.append((time.perf_counter() - start) * 1000)
-    return found[WARM_UP_SAMPLES:]
+            times.append((time.perf_counter() - start) * 1000)
+    return times[WARM_UP_SAMPLES:]
 
 
-def one_by_one(spark: "SparkSession", server: Server, samples: int) -> None:
-    """The first table."""
-    found: dict[Source, list[float]] = {source: [] for source in SOURCES}
-    for turn in range(1 + TURNS):
+def measure_latency(spark: "SparkSession", server: Server, samples: int) -> None:
+    """Print the latencies."""
+    latencies_by_source: dict[Source, list[float]] = {source: [] for source in SOURCES}
+    for number in range(1 + LATENCY_ROUNDS):
         for source in SOURCES:
-            each = latencies(spark, server, source, -(-samples // TURNS))
-            if turn:
-                found[source] += each
+            measured = latencies(spark, server, source, -(-samples // LATENCY_ROUNDS))
+            if number:
+                latencies_by_source[source] += measured
     print(f"{'Spark micro-batch, one record to its row':<46}{'median ms':>10}{'p90 ms':>10}")
-    for source, times in found.items():
+    for source, times in latencies_by_source.items():
         print(f"  {source.label:<44}{median(times):>10.0f}{quantiles(times, n=10)[-1]:>10.0f}", flush=True)
 
 
 # --- many records -----------------------------------------------------------------------------------------------------
 
 
-def streamed(jvm: int, stream: "DataFrame", rows: int) -> Figures:
-    """One query, from the end of its first batch until it has read everything."""
+def measure_stream(jvm: int, stream: "DataFrame", rows: int) -> Figures:
+    """Run one query; measure from the end of its first batch to its end."""
     with TemporaryDirectory(prefix="slackwater-bench-") as checkpoint:
         writer: Any = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
         while not (before := rows_of(query)) and query.isActive:
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
         cpu, wall = tree_cpu_seconds(jvm), time.perf_counter()
         query.awaitTermination()
         cpu, wall = tree_cpu_seconds(jvm) - cpu, time.perf_counter() - wall
@@ -161,27 +163,30 @@ def streamed(jvm: int, stream: "DataFrame", rows: int) -> Figures:
 
 
 def rows_of(query: "StreamingQuery") -> int:
-    """How many rows the finished batches had."""
-    return sum(one["numInputRows"] for one in query.recentProgress)
+    """Return the number of rows of the finished batches."""
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
-def throughput(spark: "SparkSession", server: Server, wanted: int, rounds: int) -> None:
-    """Lines of the second table."""
-    rows = fill(server, "many", batches(make_records(SHAPES[0], SAMPLE), Codec.NONE), wanted)
+def throughput(spark: "SparkSession", server: Server, records: int, rounds: int) -> None:
+    """Print the lines of the throughput table."""
+    rows = fill(server, "many", batches(make_records(SHAPES[0], SAMPLE), Codec.NONE), records)
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    found: dict[Source, list[Figures]] = {source: [] for source in SOURCES}
+    results: dict[Source, list[Figures]] = {source: [] for source in SOURCES}
     for number in range(WARM_UPS + rounds):
         for source in SOURCES:
             stream = frame(spark, server, source, "many", maxOffsetsPerTrigger=str(OFFSETS_PER_TRIGGER))
-            figures = streamed(jvm, stream, rows)
+            figures = measure_stream(jvm, stream, rows)
             if number >= WARM_UPS:
-                found[source].append(figures)
+                results[source].append(figures)
     server.delete_topic("many")
-    base = found[SOURCES[-1]]
-    own = median(one.cpu for one in base), median(one.wall for one in base)
-    for source, each in found.items():
-        cpu, wall = median(one.cpu for one in each), median(one.wall for one in each)
-        print(f"  {source.label:<44}{cpu / 1e3:>10.0f}{cpu / own[0]:>8.2f}{wall / 1e3:>10.0f}{wall / own[1]:>8.2f}")
+    base = results[SOURCES[-1]]
+    peer = median(figures.cpu for figures in base), median(figures.wall for figures in base)
+    for source, rounds_of_source in results.items():
+        cpu, wall = (
+            median(figures.cpu for figures in rounds_of_source),
+            median(figures.wall for figures in rounds_of_source),
+        )
+        print(f"  {source.label:<44}{cpu / 1e3:>10.0f}{cpu / peer[0]:>8.2f}{wall / 1e3:>10.0f}{wall / peer[1]:>8.2f}")
 
 
 def main() -> None:
@@ -197,8 +202,8 @@ def main() -> None:
     os.environ[LOG_LEVEL] = "ERROR"  # a query in a group logs more
     with slackwater() as server, session() as spark:
         register(spark)
-        one_by_one(spark, server, options.samples)
-        title = f"Spark stream, {PARTITIONS} partitions, {OFFSETS_PER_TRIGGER / 1e6:g} M a batch"
+        measure_latency(spark, server, options.samples)
+        title = f"Spark stream, {PARTITIONS} partitions, {OFFSETS_PER_TRIGGER / 1e6:g} M per batch"
         print(f"{title:<46}{'k/CPU-s':>10}{'ratio':>8}{'k/s':>10}{'ratio':>8}")
         throughput(spark, server, options.records, options.rounds)
 

@@ -1,10 +1,10 @@
-"""The message codec beside kio and kafka-python: microseconds to write and to read, and how many times faster ours is.
-
-All three work on the same bytes in the same process, taking turns; each figure is the best of several rounds. Their
-objects come from their own decoders, and must write the same bytes again before anything is timed. kio's readers are
-native code, ours and kafka-python's are Python.
+"""The message codec next to kio and kafka-python: microseconds to encode and to decode.
 
     python benchmarks/wire.py [--json]
+
+All three process the same bytes in the same process, in alternating rounds; each figure is the best of several rounds.
+The peers' objects come from their own decoders, and must encode to the same bytes before anything is timed. kio's
+decoders are native code; Slackwater's and kafka-python's are Python.
 """
 
 import importlib.util
@@ -110,7 +110,7 @@ KAFKA_PYTHON = {
 
 
 class Codec(NamedTuple):
-    """One way to write and to read the same message."""
+    """A library's functions that encode and decode one message."""
 
     write: Callable[[], object]
     read: Callable[[], object]
@@ -121,7 +121,7 @@ class Row(NamedTuple):
 
     message: str
     size: int
-    what: str
+    direction: str
     ours: float
     kio: float
     kafka_python: float
@@ -143,12 +143,12 @@ def kio(message: Message, version: int, data: bytes) -> Codec:
     read, write = serial.entity_reader(schema), serial.entity_writer(schema)
     entity, _ = read(data, 0)
 
-    def written() -> bytes:
+    def encode_entity() -> bytes:
         out = io.BytesIO()
         write(out, entity)
         return out.getvalue()
 
-    return Codec(written, lambda: read(data, 0))
+    return Codec(encode_entity, lambda: read(data, 0))
 
 
 def kafka_python(message: Message, version: int, data: bytes) -> Codec:
@@ -156,17 +156,19 @@ def kafka_python(message: Message, version: int, data: bytes) -> Codec:
     name = type(message).__name__
     kind = getattr(importlib.import_module(KAFKA_PYTHON[name]), name)
     entity = kind.decode(data, version=version)
-    entity._header = None  # its decoder leaves it unset, and its encoder looks
+    entity._header = None  # its decoder leaves it unset, and its encoder reads it
     return Codec(lambda: bytes(entity.encode(version=version)), lambda: kind.decode(data, version=version))
 
 
 def microseconds(functions: list[Callable[[], object]]) -> list[float]:
-    """The best time of each, measured in turns so that a slow moment hits all."""
+    """Return the best time of each function; alternating rounds spread disturbances over all of them."""
     best = [float("inf")] * len(functions)
-    runs = [max(1, int(SECONDS_PER_ROUND / max(timeit.timeit(one, number=20) / 20, 1e-7))) for one in functions]
+    runs = [
+        max(1, int(SECONDS_PER_ROUND / max(timeit.timeit(function, number=20) / 20, 1e-7))) for function in functions
+    ]
     for _ in range(ROUNDS):
-        for number, one in enumerate(functions):
-            best[number] = min(best[number], timeit.timeit(one, number=runs[number]) / runs[number] * 1e6)
+        for number, function in enumerate(functions):
+            best[number] = min(best[number], timeit.timeit(function, number=runs[number]) / runs[number] * 1e6)
     return best
 
 
@@ -174,9 +176,7 @@ def main() -> None:
     """Measure and print."""
     for name in ("kio", "kafka"):
         if importlib.util.find_spec(name) is None:
-            raise SystemExit(
-                "slackwater: kio and kafka-python are needed to compare with: pip install kio kafka-python"
-            )
+            raise SystemExit("slackwater: kio and kafka-python are missing: pip install kio kafka-python")
     rows: list[Row] = []
     for message, version in SAMPLES:
         data = encode(message, version)
@@ -188,15 +188,15 @@ def main() -> None:
         reads = microseconds([codec.read for codec in codecs])
         both = [write + read for write, read in zip(writes, reads, strict=True)]
         name = f"{type(message).__name__} v{version}"
-        for what, times in (("write", writes), ("read", reads), ("both", both)):
-            rows.append(Row(name, len(data), what, *times))
+        for direction, times in (("write", writes), ("read", reads), ("both", both)):
+            rows.append(Row(name, len(data), direction, *times))
     if "--json" in sys.argv:
         print(json.dumps([row._asdict() for row in rows]))
         return
     print("µs, best of rounds                        ours     kio  kafka-python   × kio  × kafka-python")
     for row in rows:
         print(
-            f"{row.message:<26} {row.size:>6} B {row.what:<5} {row.ours:>7.2f} {row.kio:>7.2f}"
+            f"{row.message:<26} {row.size:>6} B {row.direction:<5} {row.ours:>7.2f} {row.kio:>7.2f}"
             f" {row.kafka_python:>13.2f} {row.kio / row.ours:>7.1f} {row.kafka_python / row.ours:>15.1f}"
         )
 
