@@ -74,21 +74,21 @@ class Script:
         instance: str | None = None,
         protocols: Sequence[Fields] = RANGE,
         protocol_type: str = "consumer",
-        session: int = LONG_MS,
-        rebalance: int = LONG_MS,
+        session_ms: int = LONG_MS,
+        rebalance_ms: int = LONG_MS,
         group: str | None = None,
         parks: bool = False,
     ) -> int:
         """Add a JoinGroup request."""
         fields: Fields = {
             "group_id": self.group if group is None else group,
-            "session_timeout_ms": session,
+            "session_timeout_ms": session_ms,
             "member_id": member,
             "protocol_type": protocol_type,
             "protocols": list(protocols),
         }
         if v >= 1:
-            fields["rebalance_timeout_ms"] = rebalance
+            fields["rebalance_timeout_ms"] = rebalance_ms
         if v >= 5:
             fields["group_instance_id"] = instance
         return self.request(on, "JoinGroup", v, parks=parks, **fields)
@@ -322,10 +322,10 @@ def join_refused(s: Script) -> None:
     """Joins that are rejected before the group exists (JG-01 … JG-05)."""
     s.join("a", group="")
     s.join("a", group="", v=0)
-    s.join("a", session=99)
-    s.join("a", "x", session=99)
-    s.join("a", session=1_800_001)
-    s.join("a", "x", session=1_800_001, v=3)
+    s.join("a", session_ms=99)
+    s.join("a", "x", session_ms=99)
+    s.join("a", session_ms=1_800_001)
+    s.join("a", "x", session_ms=1_800_001, v=3)
     s.join("a", "x")
     s.join("a", "x", v=0)
     s.join("a", "x", instance="i")
@@ -551,7 +551,7 @@ def pending_id(s: Script) -> None:
     s.sync("b", 1)
     s.commit("b", {("t", 0): 1}, generation=1, member="$b")
     s.join("b", "$b", instance="b")
-    s.join("b", "$b", session=50)
+    s.join("b", "$b", session_ms=50)
     s.heartbeat("a", 1)
     s.join("b", "$b", parks=True)
     s.heartbeat("a", 1)
@@ -584,13 +584,13 @@ def pending_id_leaves(s: Script) -> None:
 def pending_id_holds_the_join_phase(s: Script) -> None:
     """The join phase waits for a pending id until it expires (JG-10, JG-11)."""
     s.stable_group("a")
-    s.join("b", session=500)
+    s.join("b", session_ms=500)
     s.join("a", "$a", parks=True)
     s.describe()
     s.pause(250)
     s.describe()
     s.pause(300)
-    s.join("b", "$b", session=500)
+    s.join("b", "$b", session_ms=500)
     s.heartbeat("a", 2)
 
 
@@ -721,9 +721,9 @@ def sync_omits_members(s: Script) -> None:
 @scenario()
 def sync_timeout_of_a_follower(s: Script) -> None:
     """A follower that does not sync is removed at the rebalance timeout, although the group is stable (SG-11)."""
-    s.stable_group("a", "b", rebalance=600)
-    s.join("a", "$a", parks=True, rebalance=600)
-    s.join("b", "$b", rebalance=600)
+    s.stable_group("a", "b", rebalance_ms=600)
+    s.join("a", "$a", parks=True, rebalance_ms=600)
+    s.join("b", "$b", rebalance_ms=600)
     s.sync("a", 3, {"a": "A", "b": "B"})
     s.heartbeat("b", 3)
     s.pause(250)
@@ -733,23 +733,23 @@ def sync_timeout_of_a_follower(s: Script) -> None:
     s.heartbeat("b", 3)
     s.heartbeat("a", 3)
     s.describe()
-    s.join("a", "$a", rebalance=600)
+    s.join("a", "$a", rebalance_ms=600)
 
 
 @scenario()
 def sync_timeout_of_the_leader(s: Script) -> None:
     """A leader that does not sync is removed, and parked followers get REBALANCE_IN_PROGRESS (SG-11)."""
-    s.stable_group("a", "b", "c", rebalance=600)
-    s.join("a", "$a", parks=True, rebalance=600)
-    s.join("b", "$b", parks=True, rebalance=600)
-    s.join("c", "$c", rebalance=600)
+    s.stable_group("a", "b", "c", rebalance_ms=600)
+    s.join("a", "$a", parks=True, rebalance_ms=600)
+    s.join("b", "$b", parks=True, rebalance_ms=600)
+    s.join("c", "$c", rebalance_ms=600)
     s.sync("b", 3, parks=True)
     s.pause(300)
     s.heartbeat("a", 3)
     s.pause(300)
     s.heartbeat("a", 3)
     s.heartbeat("c", 3)
-    s.join("b", "$b", rebalance=600)
+    s.join("b", "$b", rebalance_ms=600)
     s.describe()
 
 
@@ -774,7 +774,7 @@ def session_expiry(s: Script) -> None:
     """A silent member is removed; heartbeats and commits extend the session (SE-01, SE-02, OC-08)."""
     s.join_dynamic("a")
     for name in "bcd":
-        s.join_dynamic(name, parks=True, session=600)
+        s.join_dynamic(name, parks=True, session_ms=600)
     s.join("a", "$a")
     s.sync("a", 2, {name: name for name in "abcd"})
     for name in "bcd":
@@ -793,7 +793,7 @@ def session_expiry(s: Script) -> None:
 @scenario()
 def session_expiry_empties_the_group(s: Script) -> None:
     """The last member expires: the group is empty in a new generation (ST-11)."""
-    s.stable_group("a", session=400)
+    s.stable_group("a", session_ms=400)
     s.pause(650)
     s.describe()
     s.join_dynamic("b")
@@ -803,7 +803,7 @@ def session_expiry_empties_the_group(s: Script) -> None:
 def session_is_not_over_while_parked(s: Script) -> None:
     """A parked join or sync suspends the session, which starts again with the response (SE-03, SG-10)."""
     s.stable_group("a")
-    s.join_dynamic("b", session=400, parks=True)
+    s.join_dynamic("b", session_ms=400, parks=True)
     s.pause(700)
     s.join("a", "$a")
     s.sync("b", 2, parks=True)
@@ -818,7 +818,7 @@ def session_is_not_over_while_parked(s: Script) -> None:
 @scenario()
 def sync_when_stable_does_not_extend_the_session(s: Script) -> None:
     """SyncGroup in a stable group does not extend the session (SG-09)."""
-    s.stable_group("a", "b", session=600)
+    s.stable_group("a", "b", session_ms=600)
     for _ in range(3):
         s.pause(150)
         s.heartbeat("a", 2)
@@ -830,11 +830,11 @@ def sync_when_stable_does_not_extend_the_session(s: Script) -> None:
 @scenario()
 def unchanged_rejoin_does_not_extend_the_session(s: Script) -> None:
     """An unchanged follower's rejoin does not extend its session or change its timeout (JG-18)."""
-    s.stable_group("a", "b", session=600)
-    s.join("b", "$b", session=LONG_MS)
+    s.stable_group("a", "b", session_ms=600)
+    s.join("b", "$b", session_ms=LONG_MS)
     s.pause(250)
     s.heartbeat("a", 2)
-    s.join("b", "$b", session=LONG_MS)
+    s.join("b", "$b", session_ms=LONG_MS)
     s.pause(450)
     s.heartbeat("a", 2)
 
@@ -842,9 +842,9 @@ def unchanged_rejoin_does_not_extend_the_session(s: Script) -> None:
 @scenario()
 def rebalance_timeout(s: Script) -> None:
     """A member that sends heartbeats but does not rejoin is removed at the rebalance timeout (JG-29, SE-05)."""
-    s.stable_group("a", "b", "c", rebalance=600)
-    s.join_dynamic("d", parks=True, rebalance=600)
-    s.join("a", "$a", parks=True, rebalance=600)
+    s.stable_group("a", "b", "c", rebalance_ms=600)
+    s.join_dynamic("d", parks=True, rebalance_ms=600)
+    s.join("a", "$a", parks=True, rebalance_ms=600)
     s.pause(200)
     s.heartbeat("b", 2)
     s.heartbeat("c", 2)
@@ -858,8 +858,8 @@ def rebalance_timeout(s: Script) -> None:
 @scenario()
 def rebalance_timeout_of_the_leader(s: Script) -> None:
     """The leader does not rejoin in time: a member that did becomes the leader (JG-31)."""
-    s.stable_group("a", "b", rebalance=500)
-    s.join("b", "$b", protocols=join_protocols("range", topics=("u",)), rebalance=500, parks=True)
+    s.stable_group("a", "b", rebalance_ms=500)
+    s.join("b", "$b", protocols=join_protocols("range", topics=("u",)), rebalance_ms=500, parks=True)
     s.heartbeat("a", 2)
     s.pause(600)
     s.heartbeat("a", 2)
@@ -870,8 +870,8 @@ def rebalance_timeout_of_the_leader(s: Script) -> None:
 @scenario()
 def rebalance_timeout_of_nobody(s: Script) -> None:
     """No member rejoins in time: dynamic members are removed and the group is empty."""
-    s.stable_group("a", rebalance=500)
-    s.join_dynamic("b", rebalance=500, parks=True)
+    s.stable_group("a", rebalance_ms=500)
+    s.join_dynamic("b", rebalance_ms=500, parks=True)
     s.leave("b'", ("$b", None))
     s.describe()
     s.heartbeat("a", 1)
@@ -883,12 +883,12 @@ def rebalance_timeout_of_nobody(s: Script) -> None:
 @scenario()
 def rebalance_timeout_is_the_longest(s: Script) -> None:
     """The group uses its longest rebalance timeout; for v0 it is the session timeout (JG-26, JG-27)."""
-    s.join_dynamic("a", rebalance=200)
-    s.join("b", v=0, session=700, parks=True)
-    s.join("a", "$a", rebalance=200)
+    s.join_dynamic("a", rebalance_ms=200)
+    s.join("b", v=0, session_ms=700, parks=True)
+    s.join("a", "$a", rebalance_ms=200)
     s.sync("a", 2, {"a": "A"})
     s.sync("b", 2, v=0)
-    s.join("a", "$a", rebalance=200, parks=True)
+    s.join("a", "$a", rebalance_ms=200, parks=True)
     s.pause(400)
     s.heartbeat("b", 2)
     s.pause(350)
@@ -898,13 +898,13 @@ def rebalance_timeout_is_the_longest(s: Script) -> None:
 @scenario()
 def heartbeat_while_rebalancing_extends_the_session(s: Script) -> None:
     """Heartbeats extend the session in both rebalance phases (HB-05, HB-06); silent members expire (SE-02)."""
-    s.stable_group("a", "b", "c", session=600)
-    s.join("a", "$a", parks=True, session=600)
+    s.stable_group("a", "b", "c", session_ms=600)
+    s.join("a", "$a", parks=True, session_ms=600)
     for _ in range(3):
         s.pause(250)
         s.heartbeat("b", 2)
     s.describe()
-    s.join("b", "$b", session=600)
+    s.join("b", "$b", session_ms=600)
     for _ in range(3):
         s.pause(250)
         s.heartbeat("a", 3)
@@ -945,7 +945,7 @@ def initial_delay_extended(s: Script) -> None:
 @scenario(DELAYED)
 def initial_delay_extended_within_bounds(s: Script) -> None:
     """The rebalance timeout of the first member limits the extensions (JG-34, JG-35)."""
-    s.join("a", v=3, rebalance=1000, parks=True)
+    s.join("a", v=3, rebalance_ms=1000, parks=True)
     s.join("b", v=3, parks=True)
     s.pause(650)
     s.join("c", v=3, parks=True)
@@ -957,8 +957,8 @@ def initial_delay_extended_within_bounds(s: Script) -> None:
 @scenario(DELAYED)
 def initial_delay_longer_than_the_rebalance_timeout(s: Script) -> None:
     """The first delay is not shortened, and it is not extended (JG-34)."""
-    s.join("a", v=3, rebalance=200, parks=True)
-    s.join("b", v=3, rebalance=200, parks=True)
+    s.join("a", v=3, rebalance_ms=200, parks=True)
+    s.join("b", v=3, rebalance_ms=200, parks=True)
     s.pause(300)
     s.describe()
     s.pause(250)
@@ -968,7 +968,7 @@ def initial_delay_longer_than_the_rebalance_timeout(s: Script) -> None:
 @scenario(DELAYED)
 def initial_delay_pending_id_expires(s: Script) -> None:
     """A pending id that expires ends the delay early (JG-37)."""
-    s.join("b", session=300)
+    s.join("b", session_ms=300)
     s.join_dynamic("a", parks=True)
     s.pause(50)
     s.describe()
@@ -1118,12 +1118,12 @@ def static_member_returns_when_completing(s: Script) -> None:
 @scenario()
 def static_member_expires(s: Script) -> None:
     """An absent static member stays in the group until its session expires (JG-29, SE-06)."""
-    s.join("a", instance="a", rebalance=500)
-    s.join("b", instance="b", rebalance=500, session=1500, parks=True)
-    s.join("a", "$a", instance="a", rebalance=500)
+    s.join("a", instance="a", rebalance_ms=500)
+    s.join("b", instance="b", rebalance_ms=500, session_ms=1500, parks=True)
+    s.join("a", "$a", instance="a", rebalance_ms=500)
     s.sync("a", 2, {"a": "A", "b": "B"}, instance="a")
     s.sync("b", 2, instance="b")
-    s.join("a", "$a", instance="a", rebalance=500, parks=True)
+    s.join("a", "$a", instance="a", rebalance_ms=500, parks=True)
     s.pause(600)
     s.sync("a", 3, {"a": "A", "b": "B"}, instance="a")
     s.describe()
@@ -1137,12 +1137,12 @@ def static_member_expires(s: Script) -> None:
 @scenario()
 def static_members_all_absent(s: Script) -> None:
     """Only absent static members remain at the timeout: it restarts without a new generation (JG-30)."""
-    s.stable_group("a", "b", static=True, rebalance=500)
-    s.join_dynamic("c", rebalance=500, parks=True)
+    s.stable_group("a", "b", static=True, rebalance_ms=500)
+    s.join_dynamic("c", rebalance_ms=500, parks=True)
     s.leave("c'", ("$c", None))
     s.pause(650)
     s.describe()
-    s.join("a", "$a", instance="a", rebalance=500, parks=True)
+    s.join("a", "$a", instance="a", rebalance_ms=500, parks=True)
     s.describe()
     s.pause(450)
     s.describe()
@@ -1669,7 +1669,7 @@ def authorized_operations(s: Script) -> None:
 
 # --- deliberate differences -------------------------------------------------------------------------------------------
 
-_NEVER: Final = "Kafka sends no response to"
+_NO_RESPONSE: Final = "Kafka sends no response to"
 _NOT_REQUESTED: Final = -(2**31)  # authorized operations
 
 
@@ -1736,7 +1736,7 @@ def differs_superseded_join(s: Script) -> None:
     newer = s.join("b'", "$b", parks=True)
     s.join("a", "$a")
     s.heartbeat("b''", 3)
-    s.differs(older, f"{_NEVER} the older join: REBALANCE_IN_PROGRESS", _join_error(27, "b-<2>"), newer)
+    s.differs(older, f"{_NO_RESPONSE} the older join: REBALANCE_IN_PROGRESS", _join_error(27, "b-<2>"), newer)
 
 
 @scenario()
@@ -1748,7 +1748,7 @@ def differs_superseded_sync(s: Script) -> None:
     older = s.sync("b", 3, parks=True)
     newer = s.sync("b'", 3, parks=True)
     s.sync("a", 3, {"a": "A", "b": "B"})
-    s.differs(older, f"{_NEVER} the older sync: REBALANCE_IN_PROGRESS", _sync_error(27), newer)
+    s.differs(older, f"{_NO_RESPONSE} the older sync: REBALANCE_IN_PROGRESS", _sync_error(27), newer)
 
 
 @scenario()
@@ -1763,16 +1763,16 @@ def differs_leaver_with_a_parked_sync(s: Script) -> None:
     leave = s.leave("b'", ("$b", None))
     s.join("a", "$a", parks=True)
     s.join("c", "$c")
-    s.differs(parked, f"{_NEVER} the leaver's sync: UNKNOWN_MEMBER_ID", _sync_error(25), leave)
+    s.differs(parked, f"{_NO_RESPONSE} the sync of the leaving member: UNKNOWN_MEMBER_ID", _sync_error(25), leave)
 
 
 @scenario(MAX_SIZE_2)
 def differs_refused_for_size_while_preparing(s: Script) -> None:
     """A new member takes the last place before a member rejoins: that member is rejected and removed."""
-    s.stable_group("a", "d", rebalance=600)
-    first = s.join("a", "$a", rebalance=600, parks=True)
-    second = s.join("b", instance="b", rebalance=2000, parks=True)
-    rejected = s.join("d", "$d", rebalance=600)
+    s.stable_group("a", "d", rebalance_ms=600)
+    first = s.join("a", "$a", rebalance_ms=600, parks=True)
+    second = s.join("b", instance="b", rebalance_ms=2000, parks=True)
+    rejected = s.join("d", "$d", rebalance_ms=600)
     described = s.describe()
     s.heartbeat("d", 2)
     s.pause(550)
@@ -1825,7 +1825,7 @@ def differs_refused_first_commit(s: Script) -> None:
     second = s.commit("a", {("t", 0): 1}, generation=0, v=8)
     deleted = s.delete_groups()
     reason = "Kafka keeps an empty group, which affects the next writes"
-    s.differs(second, f"{reason}: ILLEGAL_GENERATION, as in any absent group", _committed("t", 0, 22))
+    s.differs(second, f"{reason}: ILLEGAL_GENERATION, as for any missing group", _committed("t", 0, 22))
     s.differs(deleted, reason, {"results": [{"group_id": s.group, "error_code": 69}]})
 
 

@@ -59,9 +59,9 @@ class Cluster:
         self._drivers.append(driver)
         return driver
 
-    def restart(self, how: str) -> None:
+    def restart(self, mode: str) -> None:
         """Stop the broker cleanly or kill it, and start it again."""
-        self.broker.stop() if how == "rolled" else self.broker.kill()
+        self.broker.stop() if mode == "stopped" else self.broker.kill()
         self.broker = BrokerProcess(self._data, SETTINGS, port=self.broker.port)
 
     def describe(self, group: str = GROUP) -> DescribedGroup:
@@ -113,24 +113,32 @@ class RecordCheck:
 
     cluster: Cluster
     driver: Driver
-    count: int
-    each: int = 0
+    partition_count: int
+    records_per_partition: int = 0
 
-    def produce(self, each: int) -> None:
+    def produce(self, records_per_partition: int) -> None:
         """Produce more records to every partition."""
-        records = [{"partition": number, "value": "x"} for number in range(self.count) for _ in range(each)]
+        records = [
+            {"partition": number, "value": "x"}
+            for number in range(self.partition_count)
+            for _ in range(records_per_partition)
+        ]
         self.driver.produce(TOPIC, records)
-        self.each += each
+        self.records_per_partition += records_per_partition
 
     def check_consumed_once(self, members: Sequence[Member], before: Sequence[Record] = ()) -> None:
-        """Wait until every record was processed, each once."""
-        records = [*before, *wait_for_records(members, self.count * self.each - len(before))]
+        """Wait until every record is processed; check that each is processed once."""
+        records = [*before, *wait_for_records(members, self.partition_count * self.records_per_partition - len(before))]
         consumed = sorted((record["partition"], record["offset"]) for record in records)
-        assert consumed == [(partition, offset) for partition in range(self.count) for offset in range(self.each)]
+        assert consumed == [
+            (partition, offset)
+            for partition in range(self.partition_count)
+            for offset in range(self.records_per_partition)
+        ]
 
     def check_committed(self) -> None:
         """Check that the committed offsets are the end offsets."""
-        assert self.cluster.committed(self.count) == [self.each] * self.count
+        assert self.cluster.committed(self.partition_count) == [self.records_per_partition] * self.partition_count
 
 
 def _record_check(cluster: Cluster, driver: Driver, count: int) -> RecordCheck:
@@ -150,13 +158,13 @@ def _check_no_rebalance(before: Sequence[MemberSnapshot], after: Sequence[Member
 
 @pytest.mark.parametrize("client", ALL, ids=str)
 @pytest.mark.parametrize(
-    "how",
+    "mode",
     [
-        pytest.param("rolled", marks=pytest.mark.proves("SY-01", "CO-06")),
+        pytest.param("stopped", marks=pytest.mark.proves("SY-01", "CO-06")),
         pytest.param("killed", marks=pytest.mark.proves("SY-02", "CO-06")),
     ],
 )
-def test_broker_restart_causes_no_rebalance(cluster: Cluster, client: Client, how: str) -> None:
+def test_broker_restart_causes_no_rebalance(cluster: Cluster, client: Client, mode: str) -> None:
     driver = cluster.driver(client)
     record_check = _record_check(cluster, driver, 4)
     members = [driver.join(name, GROUP, [TOPIC], session_ms=30_000) for name in ("a", "b")]
@@ -166,12 +174,12 @@ def test_broker_restart_causes_no_rebalance(cluster: Cluster, client: Client, ho
     record_check.check_consumed_once(members)
     members[0].commit()
 
-    cluster.restart(how)
+    cluster.restart(mode)
 
     record_check.produce(10)
     record_check.check_consumed_once(members)
     for member in members:
-        member.commit()  # with the generation of before the restart
+        member.commit()  # with the generation that it had before the restart
     _check_no_rebalance(before, wait_for_assignment(members, partitions(TOPIC, 4)))
     assert cluster.member_ids() == ids
     assert cluster.describe().group_state == "Stable"
@@ -255,8 +263,8 @@ def _revoked(snapshot: MemberSnapshot) -> list[tuple[str, frozenset[str]]]:
 
 
 @pytest.mark.proves("SY-04")
-@pytest.mark.parametrize("how", ["rolled", "killed"])
-def test_static_member_id_survives_broker_restart(cluster: Cluster, how: str) -> None:
+@pytest.mark.parametrize("mode", ["stopped", "killed"])
+def test_static_member_id_survives_broker_restart(cluster: Cluster, mode: str) -> None:
     driver, killed_driver = cluster.driver(), cluster.driver()
     record_check = _record_check(cluster, driver, 4)
     first = driver.join("one", GROUP, [TOPIC], instance="one", session_ms=60_000)
@@ -270,7 +278,7 @@ def test_static_member_id_survives_broker_restart(cluster: Cluster, how: str) ->
     assert new_ids["two"] != old_ids["two"]
     assert new_ids["one"] == old_ids["one"]
 
-    cluster.restart(how)
+    cluster.restart(mode)
 
     record_check.produce(5)
     record_check.check_consumed_once([first, second])
