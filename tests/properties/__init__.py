@@ -1,1 +1,1 @@
-"""What must hold for every input: Hypothesis against simple models."""
+"""Property tests with Hypothesis, against simple models."""

@@ -40,10 +40,12 @@ def groups(
     equal_subscriptions: bool | None = None,
     racks: bool | None = None,
 ) -> GroupModel:
-    """A group, possibly after a round and a change."""
+    """Return a group, possibly after rebalances and changes."""
     equal_subscriptions = draw(st.booleans()) if equal_subscriptions is None else equal_subscriptions
     racks = draw(st.booleans()) if racks is None else racks
-    counts = draw(st.dictionaries(st.sampled_from([f"t{at}" for at in range(6)]), st.integers(1, 9), min_size=1))
+    counts = draw(
+        st.dictionaries(st.sampled_from([f"t{number}" for number in range(6)]), st.integers(1, 9), min_size=1)
+    )
     topics: dict[str, int | TopicInfo] = {
         topic: TopicInfo(
             count,
@@ -53,46 +55,52 @@ def groups(
         else count
         for topic, count in counts.items()
     }
-    ids = st.sampled_from([f"member-{at}" for at in range(9)] + ["ä", "\U0001f980", "\uffee"])
-    one = members(sorted(topics), equal_subscriptions=equal_subscriptions, racks=racks)
-    group = GroupModel(draw(st.sampled_from(assignors)), topics, draw(st.dictionaries(ids, one, min_size=1)))
+    ids = st.sampled_from([f"member-{number}" for number in range(9)] + ["ä", "\U0001f980", "\uffee"])
+    member_strategy = members(sorted(topics), equal_subscriptions=equal_subscriptions, racks=racks)
+    group = GroupModel(
+        draw(st.sampled_from(assignors)), topics, draw(st.dictionaries(ids, member_strategy, min_size=1))
+    )
     for _ in range(draw(st.integers(0, 2))):
         group.rebalance_until_stable() if group.assignor_name in STICKY else group.rebalance()
         for member_id in draw(st.sets(st.sampled_from(sorted(group.members)), max_size=len(group.members) - 1)):
             del group.members[member_id]
-        group.members = draw(st.dictionaries(ids, one, max_size=3)) | group.members
+        group.members = draw(st.dictionaries(ids, member_strategy, max_size=3)) | group.members
     return group
 
 
 @st.composite
 def claiming(draw: st.DrawFn, group: GroupModel) -> GroupModel:
-    """The group, in which members claim anything."""
-    real = [TopicPartition(topic, at) for topic, info in group.cluster.items() for at in range(info.partitions)]
+    """Return the group with random claims of its members."""
+    real = [TopicPartition(topic, index) for topic, info in group.cluster.items() for index in range(info.partitions)]
     any_partition = st.sampled_from([*real, TopicPartition("gone", 0), TopicPartition(real[0].topic, 99)])
-    for member_id, one in group.members.items():
+    for member_id, member in group.members.items():
         claimed = PartitionsByTopic.of(draw(st.lists(any_partition, max_size=5)))
-        group.members[member_id] = replace(one, owned=claimed, generation_id=draw(st.integers(-1, 3)))
+        group.members[member_id] = replace(member, owned=claimed, generation_id=draw(st.integers(-1, 3)))
     return group
 
 
 @given(groups())
 def test_subscribed_partitions_have_one_owner_or_are_withheld(group: GroupModel) -> None:
-    held = group.owned()
-    given = group.assigned()
-    check_valid(group, given)
-    missing = subscribed_partitions(group) - {one for own in given.values() for one in own}
+    before = group.owned()
+    assigned = group.assigned()
+    check_valid(group, assigned)
+    missing = subscribed_partitions(group) - {partition for partitions in assigned.values() for partition in partitions}
     if group.assignor_name == "cooperative-sticky":
-        assert missing <= {one for own in held.values() for one in own}  # only what somebody still has is withheld
+        assert missing <= {
+            partition for partitions in before.values() for partition in partitions
+        }  # only owned partitions are withheld
     else:
         assert not missing
 
 
 @given(groups().flatmap(claiming))
 def test_result_is_valid_for_any_claims(group: GroupModel) -> None:
-    given = group.assigned()
-    check_valid(group, given)
+    assigned = group.assigned()
+    check_valid(group, assigned)
     if group.assignor_name != "cooperative-sticky":
-        assert {one for own in given.values() for one in own} == subscribed_partitions(group)
+        assert {partition for partitions in assigned.values() for partition in partitions} == subscribed_partitions(
+            group
+        )
 
 
 @given(groups(STICKY).flatmap(claiming))
@@ -100,14 +108,16 @@ def test_sticky_group_becomes_balanced(group: GroupModel) -> None:
     group.generation_id = 3
     assert group.rebalance_until_stable() <= 5
     check_balanced(group, group.owned())
-    assert {one for own in group.owned().values() for one in own} == subscribed_partitions(group)
+    assert {partition for partitions in group.owned().values() for partition in partitions} == subscribed_partitions(
+        group
+    )
 
 
 @given(groups(STICKY, equal_subscriptions=True))
 def test_equal_subscriptions_get_floor_or_one_more(group: GroupModel) -> None:
     group.rebalance_until_stable()
-    each, more = divmod(len(subscribed_partitions(group)), len(group.members))
-    assert sorted(group.loads().values()) == [each] * (len(group.members) - more) + [each + 1] * more
+    floor, remainder = divmod(len(subscribed_partitions(group)), len(group.members))
+    assert sorted(group.loads().values()) == [floor] * (len(group.members) - remainder) + [floor + 1] * remainder
 
 
 @given(groups(STICKY, racks=False))
@@ -117,30 +127,30 @@ def test_members_never_swap_partitions_of_a_topic(group: GroupModel) -> None:
     assert not swaps(before, group.owned())
 
 
-# Not with racks: what is owned in no rack of the member is freed in every round, and may go elsewhere each time.
+# Not with racks: a partition without a replica in the member's rack is freed in every rebalance.
 @given(groups(("cooperative-sticky",), racks=False))
-def test_cooperative_group_settles_within_four_rounds(group: GroupModel) -> None:
-    assert group.rebalance_until_stable() <= 4  # and asserts after every round that added and revoked are disjoint
+def test_cooperative_group_is_stable_after_four_rebalances(group: GroupModel) -> None:
+    assert group.rebalance_until_stable() <= 4  # also checks that added and revoked partitions are disjoint
     check_balanced(group, group.owned())
 
 
-# Nor here.
+# Not with racks, as above.
 @given(groups(STICKY, racks=False))
-def test_settled_sticky_group_does_not_change(group: GroupModel) -> None:
+def test_stable_sticky_group_does_not_change(group: GroupModel) -> None:
     group.rebalance_until_stable()
-    settled = group.owned()
-    check_balanced(group, settled)
+    stable = group.owned()
+    check_balanced(group, stable)
     group.rebalance()
-    assert group.owned() == settled
+    assert group.owned() == stable
 
 
 @given(groups().flatmap(claiming), st.randoms(use_true_random=False))
 def test_order_of_members_and_topics_is_irrelevant(group: GroupModel, random: object) -> None:
     by = assignor(group.assignor_name)
-    joining, cluster = group.subscriptions, group.cluster
-    there = by.assign(cluster, joining)
-    back = by.assign(dict(reversed(cluster.items())), dict(reversed(joining.items())))
-    assert pairs(there) == pairs(back)
-    listed = list(joining.items())
-    random.shuffle(listed)  # type: ignore[attr-defined]
-    assert pairs(by.assign(cluster, dict(listed))) == pairs(there)
+    subscriptions, cluster = group.subscriptions, group.cluster
+    assignments = by.assign(cluster, subscriptions)
+    reversed_assignments = by.assign(dict(reversed(cluster.items())), dict(reversed(subscriptions.items())))
+    assert pairs(assignments) == pairs(reversed_assignments)
+    shuffled = list(subscriptions.items())
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert pairs(by.assign(cluster, dict(shuffled))) == pairs(assignments)

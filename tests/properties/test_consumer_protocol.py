@@ -1,4 +1,4 @@
-"""The bytes of protocol type `consumer` for any subscription, any assignment and any bytes."""
+"""The consumer protocol for any subscription, any assignment and any bytes."""
 
 import struct
 from contextlib import suppress
@@ -23,7 +23,7 @@ from slackwater.group.topic_partition import TopicPartition
 
 names = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from([f"topic-{at:02}" for at in range(40)])
 partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
-# Long lists of names of one length are where the codec works on blocks.
+# For long lists of names with one length, the codec works on blocks.
 many = st.lists(
     st.builds(TopicPartition, st.from_regex(r"[a-c]{2}[0-9]", fullmatch=True), st.integers(0, 3)), max_size=90
 )
@@ -42,12 +42,14 @@ def subscriptions(version: int | None = None) -> st.SearchStrategy[Subscription]
     )
 
 
-def as_written(subscription: Subscription) -> Subscription:
-    """What a subscription is after its version has dropped what it has no field for, in the order it is written."""
+def as_encoded(subscription: Subscription) -> Subscription:
+    """Return the subscription with only the fields of its version, sorted as it is encoded."""
     version = subscription.version
     topics = sorted_as_java({topic for topic, _ in subscription.owned})
-    place = {topic: at for at, topic in enumerate(topics)}
-    owned = sorted(subscription.owned_partitions, key=lambda one: (place[one.topic], one.partition))
+    positions = {topic: position for position, topic in enumerate(topics)}
+    owned = sorted(
+        subscription.owned_partitions, key=lambda partition: (positions[partition.topic], partition.partition)
+    )
     return Subscription(
         tuple(sorted_as_java(subscription.topics)),
         subscription.user_data,
@@ -60,25 +62,25 @@ def as_written(subscription: Subscription) -> Subscription:
 
 @given(subscriptions())
 def test_subscription_round_trip_in_every_version(subscription: Subscription) -> None:
-    read = decode_subscription(encode_subscription(subscription))
-    assert read == as_written(subscription)
-    assert hash(read) == hash(as_written(subscription))
-    assert encode_subscription(read) == encode_subscription(subscription)
+    decoded = decode_subscription(encode_subscription(subscription))
+    assert decoded == as_encoded(subscription)
+    assert hash(decoded) == hash(as_encoded(subscription))
+    assert encode_subscription(decoded) == encode_subscription(subscription)
 
 
 @given(subscriptions(version=3), st.integers(4, 2**15 - 1), st.binary(max_size=20))
 def test_newer_version_is_read_as_newest_known(subscription: Subscription, version: int, rest: bytes) -> None:
     data = struct.pack(">h", version) + encode_subscription(subscription)[2:] + rest
-    assert decode_subscription(data) == as_written(subscription)
+    assert decode_subscription(data) == as_encoded(subscription)
 
 
 @given(st.lists(partitions, max_size=8) | many, user_data, st.integers(0, 3))
 def test_assignment_round_trip(assigned: list[TopicPartition], data: bytes | None, version: int) -> None:
     assignment = Assignment(assigned, data)
-    read = decode_assignment(encode_assignment(assignment, version))
-    assert read == assignment
-    assert hash(read) == hash(assignment)
-    assert sorted(read.partitions) == sorted(assigned)
+    decoded = decode_assignment(encode_assignment(assignment, version))
+    assert decoded == assignment
+    assert hash(decoded) == hash(assignment)
+    assert sorted(decoded.partitions) == sorted(assigned)
 
 
 @given(st.binary(max_size=80))
@@ -95,10 +97,10 @@ def test_arbitrary_bytes_raise_only_malformed(data: bytes) -> None:
 @given(subscriptions(), st.data())
 def test_damaged_subscription_raises_only_malformed(subscription: Subscription, data: st.DataObject) -> None:
     raw = bytearray(encode_subscription(subscription))
-    at = data.draw(st.integers(0, len(raw) - 1))
-    raw[at] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(raw)))
-    for damaged in (bytes(raw), bytes(raw[:cut])):
+    position = data.draw(st.integers(0, len(raw) - 1))
+    raw[position] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(raw)))
+    for damaged in (bytes(raw), bytes(raw[:end])):
         with suppress(MalformedMetadata):
             decode_subscription(damaged)
 

@@ -1,11 +1,11 @@
 """The coordinator keeps its invariants for random requests in random order.
 
-Promises checked
+Invariants:
 - Nothing raises.
-- No request is answered twice; when the log has caught up and enough time has passed, every request has been answered.
-- Events tell only legal moves between states (ST-01), and every group is what its state says it is.
-- Generations never go backwards in the life of a group.
-- What the coordinator says of offsets is what its log says.
+- No request has two responses. When all writes are complete and enough time has passed, every request has one.
+- Events contain only valid state transitions (ST-01), and every group is consistent with its state.
+- The generation of a group never decreases.
+- Fetched offsets are the offsets in the log.
 """
 
 from collections import deque
@@ -47,8 +47,8 @@ from slackwater.group.messages import (
     SyncGroup,
 )
 
-SHARDS: Final = 2
-LONG_MS: Final = 8_000_000  # longer than any session, rebalance and fixed timer drawn below, one after the other
+PARTITION_COUNT: Final = 2
+LONG_MS: Final = 8_000_000  # longer than the sum of all session, rebalance and fixed timers below
 TOO_MANY_TICKS: Final = 200_000
 
 E, IR, PR, CR, S, D = (
@@ -69,18 +69,17 @@ LEGAL: Final = {
 }
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------
 
-# Ids of members are drawn as numbers, and stand for ids the coordinator gave out: most nonsense worth sending is
-# about somebody who exists.
-STRANGERS: Final = ("", "stranger")
+# Member ids are drawn as numbers that stand for issued ids, because most useful invalid requests name existing members.
+UNKNOWN_IDS: Final = ("", "unknown")
 
 GOOD_PROTOCOLS: Final = (JoinProtocol("range", encode_subscription(Subscription(("t",)))),)
 
 group_ids = st.sampled_from(["g", "g", "g", "h", "other", "", None])
 live_group_ids = st.sampled_from(["g", "g", "g", "h", "other"])
 numbers = st.integers(0, 7).map(lambda number: f"#{number}")
-member_ids = st.one_of(numbers, numbers, st.sampled_from(STRANGERS))
+member_ids = st.one_of(numbers, numbers, st.sampled_from(UNKNOWN_IDS))
 instance_ids = st.sampled_from([None, None, None, "i1", "i2", ""])
 generations = st.one_of(st.just("current"), st.integers(-2, 6).map(str), st.sampled_from([str(2**31 - 1)]))
 subscriptions = st.lists(st.sampled_from(["t", "u", "v"]), max_size=2).map(
@@ -178,7 +177,7 @@ requests: SearchStrategy[Symbolic] = st.builds(
 )
 
 
-# --- what happens besides ---------------------------------------------------------------------------------------
+# --- other steps ------------------------------------------------------------------------------------------------
 
 
 class Pass(NamedTuple):
@@ -203,7 +202,7 @@ class Hold(NamedTuple):
 class Unload(NamedTuple):
     """Unload a partition; its pending writes fail before or after."""
 
-    shard: int
+    offsets_partition: int
     epochs_on: int | None
     writes_fail_first: bool
 
@@ -211,7 +210,7 @@ class Unload(NamedTuple):
 class Load(NamedTuple):
     """Load a partition; loading finishes at once or later."""
 
-    shard: int
+    offsets_partition: int
     epochs_on: int
     at_once: bool
 
@@ -219,7 +218,7 @@ class Load(NamedTuple):
 class Loaded(NamedTuple):
     """Finish loading a partition."""
 
-    shard: int
+    offsets_partition: int
 
 
 class TopicsDeleted(NamedTuple):
@@ -228,7 +227,7 @@ class TopicsDeleted(NamedTuple):
     names: tuple[str, ...]
 
 
-class Behave(NamedTuple):
+class RegularRequests(NamedTuple):
     """Several times, every client of a group sends its next regular request, new members first."""
 
     group_id: str
@@ -236,28 +235,28 @@ class Behave(NamedTuple):
     newcomers: int
 
 
-Step = Symbolic | Pass | Write | Hold | Unload | Load | Loaded | TopicsDeleted | Behave
+Step = Symbolic | Pass | Write | Hold | Unload | Load | Loaded | TopicsDeleted | RegularRequests
 
 write_errors = st.sampled_from(
     [Error.NONE] * 4 + [Error.NOT_ENOUGH_REPLICAS, Error.NOT_LEADER_OR_FOLLOWER, Error.MESSAGE_TOO_LARGE]
 )
 durations = st.sampled_from([0, 1, 999, 1_001, 2_999, 3_000, 5_000, 9_999, 10_000, 60_000, 300_000, 700_000])
-shards = st.integers(0, SHARDS - 1)
-happenings: SearchStrategy[Step] = st.one_of(
+offsets_partitions = st.integers(0, PARTITION_COUNT - 1)
+other_steps: SearchStrategy[Step] = st.one_of(
     st.builds(Pass, durations),
     st.builds(Pass, durations),
     st.builds(Write, st.integers(1, 5), write_errors),
     st.builds(Hold, st.booleans()),
-    st.builds(Unload, shards, st.sampled_from([None, -1, 1, 2]), st.booleans()),
-    st.builds(Load, shards, st.sampled_from([-1, 1, 2]), st.booleans()),
-    st.builds(Loaded, shards),
+    st.builds(Unload, offsets_partitions, st.sampled_from([None, -1, 1, 2]), st.booleans()),
+    st.builds(Load, offsets_partitions, st.sampled_from([-1, 1, 2]), st.booleans()),
+    st.builds(Loaded, offsets_partitions),
     st.builds(TopicsDeleted, st.lists(topics, max_size=2).map(tuple)),
 )
-behaviour = st.builds(Behave, live_group_ids, st.integers(1, 4), st.integers(0, 2))
-steps = st.lists(st.one_of(requests, requests, requests, behaviour, happenings), min_size=15, max_size=80)
+regular_steps = st.builds(RegularRequests, live_group_ids, st.integers(1, 4), st.integers(0, 2))
+steps = st.lists(st.one_of(requests, requests, requests, regular_steps, other_steps), min_size=15, max_size=80)
 configs = st.builds(
     CoordinatorConfig,
-    offsets_topic_num_partitions=st.just(SHARDS),
+    offsets_topic_num_partitions=st.just(PARTITION_COUNT),
     group_initial_rebalance_delay_ms=st.sampled_from([0, 3_000]),
     group_max_size=st.sampled_from([2**31 - 1, 1, 2]),
     offsets_retention_ms=st.sampled_from([604_800_000, 30_000]),
@@ -266,36 +265,36 @@ configs = st.builds(
 )
 
 
-# --- the world around the coordinator ---------------------------------------------------------------------------
+# --- environment of the coordinator -----------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
-class Asked:
+class SentRequest:
     """A request and its responses."""
 
     request: Request
-    answers: list[Response] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
 
 
-class World:
+class Environment:
     """A coordinator with its clock, logs and callers."""
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
         self.coordinator = Coordinator(config)
         self.now_ms = 1_000_000
-        self.logs: list[list[CoordinatorRecord]] = [[] for _ in range(SHARDS)]
-        self.epochs = [0] * SHARDS
-        self.owned = [True] * SHARDS
-        self.loading = [False] * SHARDS
-        self.asked: list[Asked] = []
+        self.logs: list[list[CoordinatorRecord]] = [[] for _ in range(PARTITION_COUNT)]
+        self.epochs = [0] * PARTITION_COUNT
+        self.owned = [True] * PARTITION_COUNT
+        self.loading = [False] * PARTITION_COUNT
+        self.sent: list[SentRequest] = []
         self.ids: list[str] = []
         self.holding = False
         self.writes: deque[AppendRecords] = deque()
         self.generations: dict[int, tuple[object, int]] = {}
-        for shard in range(SHARDS):
-            self.do(self.coordinator.load(shard, 0, self.now_ms))
-            self.do(self.coordinator.finish_loading(shard, self.now_ms))
+        for offsets_partition in range(PARTITION_COUNT):
+            self.do(self.coordinator.load(offsets_partition, 0, self.now_ms))
+            self.do(self.coordinator.finish_loading(offsets_partition, self.now_ms))
 
     # --- steps ---
 
@@ -303,7 +302,7 @@ class World:
         """Execute one step and check the invariants."""
         match step:
             case Symbolic():
-                self.ask(self.resolved(step))
+                self.send(self.resolved(step))
             case Pass(duration_ms):
                 self.advance(self.now_ms + duration_ms)
             case Write(how_many, error):
@@ -312,23 +311,23 @@ class World:
             case Hold(holding):
                 self.holding = holding
                 self.catch_up()
-            case Unload(shard, epochs_on, writes_fail_first):
-                self.unload(shard, epochs_on, writes_fail_first)
-            case Load(shard, epochs_on, at_once):
-                self.load(shard, epochs_on, at_once)
-            case Loaded(shard):
-                self.finish_loading(shard)
+            case Unload(offsets_partition, epochs_on, writes_fail_first):
+                self.unload(offsets_partition, epochs_on, writes_fail_first)
+            case Load(offsets_partition, epochs_on, at_once):
+                self.load(offsets_partition, epochs_on, at_once)
+            case Loaded(offsets_partition):
+                self.finish_loading(offsets_partition)
             case TopicsDeleted(names):
                 self.do(self.coordinator.on_topics_deleted(names, self.now_ms))
-            case Behave(group_id, rounds, newcomers):
-                self.behave(group_id, rounds, newcomers)
-        self.look()
+            case RegularRequests(group_id, rounds, newcomers):
+                self.send_regular(group_id, rounds, newcomers)
+        self.check()
 
-    def behave(self, group_id: str, rounds: int, newcomers: int) -> None:
+    def send_regular(self, group_id: str, rounds: int, newcomers: int) -> None:
         """New members join; then members join and sync as the group's state requires, and time advances."""
         join = JoinGroup(group_id, "", None, "consumer", GOOD_PROTOCOLS, 10_000, 60_000, "good")
         for _ in range(newcomers):
-            self.ask(replace(join, uuid=f"u{len(self.asked)}", requires_known_member_id=False))
+            self.send(replace(join, uuid=f"u{len(self.sent)}", requires_known_member_id=False))
         for _ in range(rounds):
             group = self.coordinator.groups.get(group_id)
             if group is None:
@@ -336,13 +335,13 @@ class World:
             for member in list(group.members.values()):
                 ids = (member.member_id, member.group_instance_id)
                 if group.state is PR:
-                    self.ask(replace(join, member_id=ids[0], group_instance_id=ids[1]))
+                    self.send(replace(join, member_id=ids[0], group_instance_id=ids[1]))
                 elif group.state is CR:
-                    parts = tuple((member_id, b"part") for member_id in group.members)
-                    self.ask(SyncGroup(group_id, *ids, group.generation_id, assignments=parts))
+                    assignments = tuple((member_id, b"part") for member_id in group.members)
+                    self.send(SyncGroup(group_id, *ids, group.generation_id, assignments=assignments))
                 else:
-                    self.ask(Heartbeat(group_id, *ids, group.generation_id))
-            event(f"somebody behaved in {group.state}")
+                    self.send(Heartbeat(group_id, *ids, group.generation_id))
+            event(f"regular requests in {group.state}")
             self.advance(self.now_ms + 3_000)
 
     def resolved(self, step: Symbolic) -> Request:
@@ -350,14 +349,16 @@ class World:
         request = step.request
         match request:
             case JoinGroup():
-                return replace(request, member_id=self.id_of(request.member_id), uuid=f"u{len(self.asked)}")
+                return replace(request, member_id=self.id_of(request.member_id), uuid=f"u{len(self.sent)}")
             case SyncGroup():
-                parts = tuple((self.id_of(member_id), part) for member_id, part in request.assignments)
+                assignments = tuple(
+                    (self.id_of(member_id), assignment) for member_id, assignment in request.assignments
+                )
                 return replace(
                     request,
                     member_id=self.id_of(request.member_id),
                     generation_id=self.generation_of(step.generation, request.group_id),
-                    assignments=parts,
+                    assignments=assignments,
                 )
             case Heartbeat() | OffsetCommit():
                 return replace(
@@ -383,45 +384,47 @@ class World:
         group = self.coordinator.groups.get(group_id or "")
         return -1 if group is None else group.generation_id
 
-    def ask(self, request: Request) -> Asked:
+    def send(self, request: Request) -> SentRequest:
         """Send a request."""
-        asked = Asked(request)
-        self.asked.append(asked)
-        self.do(self.coordinator.handle(request, asked, self.now_ms))
-        return asked
+        sent = SentRequest(request)
+        self.sent.append(sent)
+        self.do(self.coordinator.handle(request, sent, self.now_ms))
+        return sent
 
-    def unload(self, shard: int, epochs_on: int | None, writes_fail_first: bool) -> None:
+    def unload(self, offsets_partition: int, epochs_on: int | None, writes_fail_first: bool) -> None:
         """Unload a partition if the epoch is new enough."""
-        goes = epochs_on is None or epochs_on > 0
-        if goes and writes_fail_first:
-            self.fail_writes_of(shard)
-        epoch = None if epochs_on is None else self.epochs[shard] + epochs_on
-        self.do(self.coordinator.unload(shard, epoch, self.now_ms))
-        if goes:
-            self.owned[shard] = self.loading[shard] = False
-            self.epochs[shard] = self.epochs[shard] if epoch is None else epoch
-            self.fail_writes_of(shard)
+        unloads = epochs_on is None or epochs_on > 0
+        if unloads and writes_fail_first:
+            self.fail_writes_of(offsets_partition)
+        epoch = None if epochs_on is None else self.epochs[offsets_partition] + epochs_on
+        self.do(self.coordinator.unload(offsets_partition, epoch, self.now_ms))
+        if unloads:
+            self.owned[offsets_partition] = self.loading[offsets_partition] = False
+            self.epochs[offsets_partition] = self.epochs[offsets_partition] if epoch is None else epoch
+            self.fail_writes_of(offsets_partition)
 
-    def load(self, shard: int, epochs_on: int, at_once: bool) -> None:
+    def load(self, offsets_partition: int, epochs_on: int, at_once: bool) -> None:
         """Unload and load a partition."""
         if epochs_on < 0:
-            if self.owned[shard]:  # whoever owns nothing has no epoch to compare with
-                self.do(self.coordinator.load(shard, self.epochs[shard] + epochs_on, self.now_ms))
+            if self.owned[offsets_partition]:  # an unloaded partition has no epoch to compare with
+                self.do(
+                    self.coordinator.load(offsets_partition, self.epochs[offsets_partition] + epochs_on, self.now_ms)
+                )
             return
-        self.unload(shard, 1, writes_fail_first=True)
-        self.epochs[shard] += epochs_on
-        self.owned[shard] = self.loading[shard] = True
-        self.do(self.coordinator.load(shard, self.epochs[shard], self.now_ms))
-        for record in self.logs[shard]:
-            self.coordinator.replay(shard, record)
+        self.unload(offsets_partition, 1, writes_fail_first=True)
+        self.epochs[offsets_partition] += epochs_on
+        self.owned[offsets_partition] = self.loading[offsets_partition] = True
+        self.do(self.coordinator.load(offsets_partition, self.epochs[offsets_partition], self.now_ms))
+        for record in self.logs[offsets_partition]:
+            self.coordinator.replay(offsets_partition, record)
         if at_once:
-            self.finish_loading(shard)
+            self.finish_loading(offsets_partition)
 
-    def finish_loading(self, shard: int) -> None:
+    def finish_loading(self, offsets_partition: int) -> None:
         """Finish loading a partition."""
-        if self.loading[shard]:
-            self.loading[shard] = False
-            self.do(self.coordinator.finish_loading(shard, self.now_ms))
+        if self.loading[offsets_partition]:
+            self.loading[offsets_partition] = False
+            self.do(self.coordinator.finish_loading(offsets_partition, self.now_ms))
 
     # --- effects ---
 
@@ -432,17 +435,17 @@ class World:
                 case AppendRecords():
                     self.writes.append(effect)
                 case SendResponse():
-                    assert isinstance(effect.caller, Asked)
-                    effect.caller.answers.append(effect.response)
-                    assert len(effect.caller.answers) == 1, f"answered twice: {effect.caller}"
-                    self.learn(effect.response)
-                case PublishEvent(told):
-                    before, after = told.state_before, told.state_after
+                    assert isinstance(effect.caller, SentRequest)
+                    effect.caller.responses.append(effect.response)
+                    assert len(effect.caller.responses) == 1, f"two responses: {effect.caller}"
+                    self.store_member_id(effect.response)
+                case PublishEvent(published):
+                    before, after = published.state_before, published.state_after
                     if before is not None and after is not None and before is not after:
-                        assert after in LEGAL[before], f"{before} to {after}: {told}"
+                        assert after in LEGAL[before], f"{before} to {after}: {published}"
         self.catch_up()
 
-    def learn(self, response: Response) -> None:
+    def store_member_id(self, response: Response) -> None:
         """Store issued ids."""
         if isinstance(response, JoinGroupResponse) and response.member_id not in ("", *self.ids):
             self.ids.append(response.member_id)
@@ -459,10 +462,12 @@ class World:
             self.logs[append.offsets_partition].extend(append.records)
         self.do(self.coordinator.on_append_result(append.write_id, error, self.now_ms))
 
-    def fail_writes_of(self, shard: int) -> None:
+    def fail_writes_of(self, offsets_partition: int) -> None:
         """Fail the pending writes of an unloaded partition; earlier writes of others succeed."""
-        while any(append.offsets_partition == shard for append in self.writes):
-            self.finish_write(Error.NOT_LEADER_OR_FOLLOWER if self.writes[0].offsets_partition == shard else Error.NONE)
+        while any(append.offsets_partition == offsets_partition for append in self.writes):
+            self.finish_write(
+                Error.NOT_LEADER_OR_FOLLOWER if self.writes[0].offsets_partition == offsets_partition else Error.NONE
+            )
 
     def advance(self, until_ms: int) -> None:
         """Advance time and fire timers at their deadlines."""
@@ -475,23 +480,23 @@ class World:
             self.do(self.coordinator.tick(self.now_ms))
         raise AssertionError("timers fire without end")
 
-    # --- promises ---
+    # --- invariants ---
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check that every group is consistent with its state and no generation decreased."""
         seen: dict[int, tuple[object, int]] = {}
         for group_id, group in self.coordinator.groups.items():
             members = group.members
             assert all(member.member_id == member_id for member_id, member in members.items())
-            assert not set(members) & set(group.pending), "a member that is only pending"
+            assert not set(members) & set(group.pending), "a member is also pending"
             instances = [
                 member.group_instance_id for member in members.values() if member.group_instance_id is not None
             ]
-            assert len(instances) == len(set(instances)), "two members of one instance id"
+            assert len(instances) == len(set(instances)), "two members with one instance id"
             if group.state is E or group.state is D:
                 assert not members, f"{group_id} is {group.state} with members"
             if group.state is CR or group.state is S:
-                assert group.leader_id in members, f"{group_id} is {group.state} and led by {group.leader_id}"
+                assert group.leader_id in members, f"{group_id} is {group.state} with leader {group.leader_id}"
                 assert group.protocol_name is not None
             if group.leader_id is not None:
                 assert group.leader_id in members
@@ -504,82 +509,84 @@ class World:
         """Complete all writes and advance time beyond every timer."""
         self.holding = False
         self.catch_up()
-        for shard in range(SHARDS):
-            self.finish_loading(shard)
+        for offsets_partition in range(PARTITION_COUNT):
+            self.finish_loading(offsets_partition)
         self.advance(self.now_ms + LONG_MS)
-        self.look()
+        self.check()
 
-    def unanswered(self) -> Iterator[Request]:
+    def without_response(self) -> Iterator[Request]:
         """Return the requests without a response."""
-        return (asked.request for asked in self.asked if not asked.answers)
+        return (sent.request for sent in self.sent if not sent.responses)
 
     def offsets(self, coordinator: Coordinator) -> dict[str, tuple[FetchedOffset, ...]]:
         """Return all committed offsets of the owned partitions."""
-        caller = Asked(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in ("g", "h", "other", ""))))
+        caller = SentRequest(OffsetFetch(tuple(GroupToFetch(group_id, None) for group_id in ("g", "h", "other", ""))))
         effects = coordinator.handle(caller.request, caller, self.now_ms)
-        (answer,) = (effect.response for effect in effects if isinstance(effect, SendResponse))
-        assert isinstance(answer, OffsetFetchResponse)
+        (response,) = (effect.response for effect in effects if isinstance(effect, SendResponse))
+        assert isinstance(response, OffsetFetchResponse)
         return {
             str(group.group_id): tuple(sorted(group.offsets, key=str))
-            for group in answer.groups
+            for group in response.groups
             if group.error is Error.NONE
         }
 
 
-# --- the tests --------------------------------------------------------------------------------------------------
+# --- tests ------------------------------------------------------------------------------------------------------
 
-thorough = settings(
+many_examples = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
-@thorough
+@many_examples
 @given(configs, steps)
-def test_coordinator_invariants_hold_for_any_requests(config: CoordinatorConfig, story: list[Step]) -> None:
-    world = World(config)
-    for step in story:
-        world.take(step)
-    for state in {group.state for group in world.coordinator.groups.values()}:
+def test_coordinator_invariants_hold_for_any_requests(config: CoordinatorConfig, drawn_steps: list[Step]) -> None:
+    environment = Environment(config)
+    for step in drawn_steps:
+        environment.take(step)
+    for state in {group.state for group in environment.coordinator.groups.values()}:
         event(f"a group ends {state}")
-    world.finish()
+    environment.finish()
 
-    assert list(world.unanswered()) == []
-    assert all(group.state is E for group in world.coordinator.groups.values()), "nobody was heard of for hours"
+    assert list(environment.without_response()) == []
+    assert all(group.state is E for group in environment.coordinator.groups.values()), "all members have expired"
 
 
-@thorough
+@many_examples
 @given(configs, steps)
-def test_fetched_offsets_match_the_log(config: CoordinatorConfig, story: list[Step]) -> None:
-    world = World(config)
-    for step in story:
-        world.take(step)
-    world.holding = False
-    world.catch_up()
-    for shard in range(SHARDS):
-        world.finish_loading(shard)
-    known = world.offsets(world.coordinator)
+def test_fetched_offsets_match_the_log(config: CoordinatorConfig, drawn_steps: list[Step]) -> None:
+    environment = Environment(config)
+    for step in drawn_steps:
+        environment.take(step)
+    environment.holding = False
+    environment.catch_up()
+    for offsets_partition in range(PARTITION_COUNT):
+        environment.finish_loading(offsets_partition)
+    fetched = environment.offsets(environment.coordinator)
     successor = Coordinator(config)
-    for shard, log in enumerate(world.logs):
-        successor.load(shard, 1_000, world.now_ms)
+    for offsets_partition, log in enumerate(environment.logs):
+        successor.load(offsets_partition, 1_000, environment.now_ms)
         for record in log:
-            successor.replay(shard, record)
-        successor.finish_loading(shard, world.now_ms)
-    replayed = world.offsets(successor)
+            successor.replay(offsets_partition, record)
+        successor.finish_loading(offsets_partition, environment.now_ms)
+    replayed = environment.offsets(successor)
 
-    assert known == {group_id: replayed[group_id] for group_id in known}
+    assert fetched == {group_id: replayed[group_id] for group_id in fetched}
 
 
-@thorough
+@many_examples
 @given(configs, st.lists(requests, max_size=30))
-def test_coordinator_without_partitions_responds_at_once(config: CoordinatorConfig, story: list[Symbolic]) -> None:
+def test_coordinator_without_partitions_responds_at_once(
+    config: CoordinatorConfig, drawn_steps: list[Symbolic]
+) -> None:
     coordinator, callers = Coordinator(config), []
-    for step in story:
-        caller = Asked(step.request)
+    for step in drawn_steps:
+        caller = SentRequest(step.request)
         callers.append(caller)
         effects = coordinator.handle(step.request, caller, 0)
         assert all(isinstance(effect, SendResponse) for effect in effects)
-        caller.answers += [effect.response for effect in effects if isinstance(effect, SendResponse)]
+        caller.responses += [effect.response for effect in effects if isinstance(effect, SendResponse)]
 
-    assert [len(caller.answers) for caller in callers] == [1] * len(callers)
+    assert [len(caller.responses) for caller in callers] == [1] * len(callers)
     assert dict(coordinator.groups) == {}
     assert list(chain.from_iterable(coordinator.tick(now_ms) for now_ms in (0, 10**9))) == []

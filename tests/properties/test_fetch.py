@@ -1,4 +1,4 @@
-"""A consumer with a fetch session reads every record once and in order, however producing and fetching interleave."""
+"""A consumer with a fetch session reads every record once and in order, for any order of produces and fetches."""
 
 import asyncio
 import tempfile
@@ -21,7 +21,7 @@ LONG_MS = 60_000
 
 @dataclass(frozen=True)
 class Produce:
-    """Append a batch of so many records."""
+    """Append a batch with this many records."""
 
     partition: int
     records: int
@@ -30,7 +30,7 @@ class Produce:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Ask for so much; if there is nothing, wait until somebody appends."""
+    """Fetch; without new records, wait for an append."""
 
     consumer: int
     max_bytes: int
@@ -38,15 +38,15 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class LoseAnswer:
-    """Ask, and lose the answer together with the connection."""
+class LoseResponse:
+    """Fetch, and close the connection before the response."""
 
     consumer: int
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Leave a partition out until it is asked for again."""
+    """Do not fetch a partition until `Resume`."""
 
     consumer: int
     partition: int
@@ -54,7 +54,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Resume:
-    """Read all partitions again."""
+    """Fetch all partitions again."""
 
     consumer: int
 
@@ -64,30 +64,34 @@ partitions = st.integers(0, PARTITIONS - 1)
 produces = st.builds(Produce, partitions, st.integers(1, 4), st.sampled_from([1, 60, 400]))
 fetches = st.builds(Fetch, consumers, st.sampled_from([1, 150, 400, 10_000]), st.sampled_from([1, 1, 200]))
 disturbances = st.one_of(
-    st.builds(LoseAnswer, consumers), st.builds(Pause, consumers, partitions), st.builds(Resume, consumers)
+    st.builds(LoseResponse, consumers), st.builds(Pause, consumers, partitions), st.builds(Resume, consumers)
 )
 steps = st.lists(st.one_of(produces, produces, fetches, fetches, disturbances), min_size=10, max_size=50)
 
 
 @dataclass
 class Consumer:
-    """What a client knows: where it is, what it has told its session, and whether it waits for an answer."""
+    """The state of a client: positions, the positions in its session, and the pending response."""
 
     server: Server
     topic: Topic
     client: Client
     positions: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(PARTITIONS), 0))
     paused: set[int] = field(default_factory=set)
-    told: dict[int, int] = field(default_factory=dict)
+    session_positions: dict[int, int] = field(default_factory=dict)
     session: tuple[int, int] = (0, 0)
     pending: asyncio.Task[int] | None = None
     read: list[list[bytes | None]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
 
-    def ask(self, max_bytes: int, min_bytes: int, max_wait_ms: int) -> None:
-        wanted = {index: at for index, at in self.positions.items() if index not in self.paused}
-        changed = [(self.topic, index, at) for index, at in wanted.items() if self.told.get(index) != at]
-        forgotten = [(self.topic, index) for index in self.told.keys() - wanted.keys()]
-        self.told = wanted
+    def fetch(self, max_bytes: int, min_bytes: int, max_wait_ms: int) -> None:
+        requested = {index: position for index, position in self.positions.items() if index not in self.paused}
+        changed = [
+            (self.topic, index, position)
+            for index, position in requested.items()
+            if self.session_positions.get(index) != position
+        ]
+        forgotten = [(self.topic, index) for index in self.session_positions.keys() - requested.keys()]
+        self.session_positions = requested
         self.client.send(
             fetch_request(
                 *changed,
@@ -98,14 +102,14 @@ class Consumer:
                 forgotten=forgotten,
             )
         )
-        self.pending = asyncio.create_task(self.hear())
+        self.pending = asyncio.create_task(self.receive())
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.pending is not None and not self.pending.done()
 
-    async def hear(self) -> int:
-        """Take the answer; how many records there were."""
+    async def receive(self) -> int:
+        """Process the response; return the number of new records."""
         response = await self.client.next_response()
         assert isinstance(response, FetchResponse)
         assert response.error_code == Error.NONE
@@ -117,7 +121,7 @@ class Consumer:
         for row in rows(response):
             assert row.error_code == Error.NONE
             for record in records_of(row):
-                if record.offset >= self.positions[row.partition_index]:  # a batch may begin before it
+                if record.offset >= self.positions[row.partition_index]:  # a batch may start before the position
                     assert record.offset == self.positions[row.partition_index]
                     self.read[row.partition_index].append(record.value)
                     self.positions[row.partition_index] += 1
@@ -125,10 +129,10 @@ class Consumer:
         return count
 
     def restart(self) -> None:
-        self.session, self.told = (0, 0), {}
+        self.session, self.session_positions = (0, 0), {}
 
-    async def lose_answer(self) -> None:
-        """The answer never comes: begin anew over another connection, as clients do."""
+    async def lose_response(self) -> None:
+        """Drop the response and start a new session on a new connection, as clients do."""
         if self.pending is not None:
             self.pending.cancel()
             await asyncio.wait([self.pending])
@@ -139,27 +143,27 @@ class Consumer:
 
 
 async def drain(consumer: Consumer, max_bytes: int) -> None:
-    """Read to the end; every answer has something until all is read, whoever fills it."""
+    """Read to the end: every response has records until all are read."""
     consumer.paused.clear()
     while True:
-        consumer.ask(max_bytes, 1, 0)
+        consumer.fetch(max_bytes, 1, 0)
         assert consumer.pending is not None
         if not await consumer.pending:
             return
 
 
-async def act(everybody: list[Consumer], step: Fetch | LoseAnswer | Pause | Resume) -> None:
-    consumer = everybody[step.consumer]
-    if consumer.waits:
+async def act(all_consumers: list[Consumer], step: Fetch | LoseResponse | Pause | Resume) -> None:
+    consumer = all_consumers[step.consumer]
+    if consumer.is_waiting:
         return
     if consumer.pending is not None and consumer.pending.done():
         await consumer.pending
     match step:
         case Fetch(_, max_bytes, min_bytes):
-            consumer.ask(max_bytes, min_bytes, LONG_MS)
-        case LoseAnswer():
-            consumer.ask(10_000, 1, 0)
-            await consumer.lose_answer()
+            consumer.fetch(max_bytes, min_bytes, LONG_MS)
+        case LoseResponse():
+            consumer.fetch(10_000, 1, 0)
+            await consumer.lose_response()
         case Pause(_, partition):
             consumer.paused.add(partition)
         case Resume():
@@ -169,12 +173,12 @@ async def act(everybody: list[Consumer], step: Fetch | LoseAnswer | Pause | Resu
 @settings(max_examples=60, deadline=None)
 @given(steps, st.sampled_from([1, 300, 10_000]))
 def test_every_record_is_read_once_and_in_order(
-    story_steps: list[Produce | Fetch | LoseAnswer | Pause | Resume], drain_bytes: int
+    drawn_steps: list[Produce | Fetch | LoseResponse | Pause | Resume], drain_bytes: int
 ) -> None:
-    async def story(server: Server) -> None:
+    async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", PARTITIONS, {"segment.bytes": "8000"})
         producer = await Client.connect(server)
-        everybody = [Consumer(server, topic, await Client.connect(server)) for _ in range(2)]
+        all_consumers = [Consumer(server, topic, await Client.connect(server)) for _ in range(2)]
         sent: list[list[bytes | None]] = [[] for _ in range(PARTITIONS)]
 
         async def produce(step: Produce) -> None:
@@ -183,18 +187,18 @@ def test_every_record_is_read_once_and_in_order(
             assert await send(producer, "t", step.partition, *values) == first
             sent[step.partition].extend(values)
 
-        for step in story_steps:
+        for step in drawn_steps:
             if isinstance(step, Produce):
                 await produce(step)
             else:
-                await act(everybody, step)
-        for consumer in everybody:
-            if consumer.waits:
-                await consumer.lose_answer()
+                await act(all_consumers, step)
+        for consumer in all_consumers:
+            if consumer.is_waiting:
+                await consumer.lose_response()
             elif consumer.pending is not None:
                 await consumer.pending
             await drain(consumer, drain_bytes)
             assert consumer.read == sent
 
     with tempfile.TemporaryDirectory() as directory:
-        with_server(Path(directory), story)
+        with_server(Path(directory), scenario)

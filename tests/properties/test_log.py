@@ -1,11 +1,11 @@
-"""A partition log against a model that keeps a list of batches.
+"""A partition log compared with a model that is a list of batches.
 
-Whatever appends, rolls, deletions, retention, compaction and restarts do, kills and torn tails among them
-- offsets go on without a gap, and a read gives exactly the batches that are in the list, byte for byte;
-- compaction takes away only what a later record of the same key replaces, and moves nothing;
-- a batch that an idempotent producer sends again is known again, and only then;
-- a record is found by time where a walk over all of them finds it;
-- what is cut from a torn tail is what was torn, and nothing before it.
+Invariants, for any sequence of appends, rolls, deletions, retention, compaction, restarts, kills and torn tails:
+- Offsets have no gap, and a read returns exactly the batches of the list.
+- Compaction removes only records that a later record with the same key replaces, and changes no offset.
+- A repeated batch of an idempotent producer is detected as a duplicate, and no other batch is.
+- A lookup by time finds the same record as a scan.
+- Recovery truncates only the torn part of a tail.
 """
 
 import tempfile
@@ -50,7 +50,7 @@ CODECS = st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4])
 
 @dataclass
 class Stored:
-    """One batch of the list."""
+    """One batch of the model."""
 
     base_offset: int
     last_offset: int
@@ -60,11 +60,11 @@ class Stored:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Everything that can happen to a log."""
+    """All operations on a log."""
 
     @initialize(policy=st.sampled_from(["delete", "compact", "compact,delete"]))
     def begin(self, policy: str) -> None:
-        # What a power cut does, `tear_the_tail` does; waiting for the disk would make a minute of this ten.
+        # `tear_tail` simulates a power failure; real fsync calls would make this test ten times slower.
         self.fsync = mock.patch("os.fsync")
         self.fsync.start()
         self.folder = tempfile.TemporaryDirectory()
@@ -90,8 +90,8 @@ class LogMachine(RuleBasedStateMachine):
         for records, codec in requests:
             sent.append([Sent(key, value, self.now_ms + at) for key, value, at in records])
             buffers.append(batch(*sent[-1], codec=codec))
-        for answer, records_sent, buffer in zip(self.log.append_many(buffers, self.now_ms), sent, buffers, strict=True):
-            self.store(answer, records_sent, len(buffer), None)
+        for result, records_sent, buffer in zip(self.log.append_many(buffers, self.now_ms), sent, buffers, strict=True):
+            self.store(result, records_sent, len(buffer), None)
 
     @rule(producer_id=st.integers(0, 1), number=st.integers(1, 3), sent=SENT)
     def append_in_sequence(self, producer_id: int, number: int, sent: tuple[bytes, bytes | None, int]) -> None:
@@ -102,16 +102,18 @@ class LogMachine(RuleBasedStateMachine):
         self.store(self.log.append(buffer, self.now_ms), records, len(buffer), (producer_id, sequence))
 
     def store(
-        self, answer: AppendInfo | Rejection, sent: list[Sent], size: int, producer: tuple[int, int] | None
+        self, result: AppendInfo | Rejection, sent: list[Sent], size: int, producer: tuple[int, int] | None
     ) -> None:
         last = self.end + len(sent) - 1
-        assert answer == AppendInfo(self.end, last, -1, self.log_start)
-        records = [Read(self.end + at, one.key, one.value, one.timestamp) for at, one in enumerate(sent)]
+        assert result == AppendInfo(self.end, last, -1, self.log_start)
+        records = [
+            Read(self.end + index, record.key, record.value, record.timestamp) for index, record in enumerate(sent)
+        ]
         self.batches.append(Stored(self.end, last, size, records, producer))
         self.end = last + 1
 
     def of_producer(self, producer_id: int) -> list[Stored]:
-        return [one for one in self.batches if one.producer is not None and one.producer[0] == producer_id]
+        return [stored for stored in self.batches if stored.producer is not None and stored.producer[0] == producer_id]
 
     def next_sequence(self, producer_id: int) -> int:
         before = self.of_producer(producer_id)
@@ -125,29 +127,29 @@ class LogMachine(RuleBasedStateMachine):
         before = self.of_producer(producer_id)
         if len(before) < back:
             return
-        one = before[-back]
-        assert one.producer is not None
-        sent = [Sent()] * (one.last_offset - one.base_offset + 1)
-        buffer = batch(*sent, producer_id=producer_id, epoch=0, sequence=one.producer[1])
-        answer = self.log.append(buffer, self.now_ms)
+        stored = before[-back]
+        assert stored.producer is not None
+        sent = [Sent()] * (stored.last_offset - stored.base_offset + 1)
+        buffer = batch(*sent, producer_id=producer_id, epoch=0, sequence=stored.producer[1])
+        result = self.log.append(buffer, self.now_ms)
         if back <= 5:
-            assert isinstance(answer, AppendInfo)
-            assert (answer.base_offset, answer.last_offset, answer.duplicate) == (
-                one.base_offset,
-                one.last_offset,
+            assert isinstance(result, AppendInfo)
+            assert (result.base_offset, result.last_offset, result.duplicate) == (
+                stored.base_offset,
+                stored.last_offset,
                 True,
             )
         else:
-            assert isinstance(answer, Rejection)
-            assert answer.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert isinstance(result, Rejection)
+            assert result.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @rule(producer_id=st.integers(0, 1))
-    def append_behind_a_gap(self, producer_id: int) -> None:
+    def append_after_gap(self, producer_id: int) -> None:
         if self.of_producer(producer_id):
             sequence = self.next_sequence(producer_id) + 1
-            answer = self.log.append(batch(producer_id=producer_id, epoch=0, sequence=sequence), self.now_ms)
-            assert isinstance(answer, Rejection)
-            assert answer.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+            result = self.log.append(batch(producer_id=producer_id, epoch=0, sequence=sequence), self.now_ms)
+            assert isinstance(result, Rejection)
+            assert result.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @rule(ms=st.integers(1, 4_000))
     def pass_time(self, ms: int) -> None:
@@ -171,13 +173,13 @@ class LogMachine(RuleBasedStateMachine):
         newest = {segment.base_offset: segment.max_timestamp for segment in self.log.segments}
         deleted = self.log.retain(self.now_ms)
         assert deleted == bases[: len(deleted)]
-        left = sum(sizes.values())
+        remaining_bytes = sum(sizes.values())
         for base_offset in deleted:
-            left -= sizes[base_offset]
+            remaining_bytes -= sizes[base_offset]
             after = bases[bases.index(base_offset) + 1] if base_offset != bases[-1] else self.end
-            old = self.config.deletes and self.now_ms - newest[base_offset] > RETENTION_MS
-            much = self.config.deletes and left >= CONFIG.retention_bytes
-            assert old or much or after <= self.log_start
+            is_too_old = self.config.deletes and self.now_ms - newest[base_offset] > RETENTION_MS
+            is_too_large = self.config.deletes and remaining_bytes >= CONFIG.retention_bytes
+            assert is_too_old or is_too_large or after <= self.log_start
             self.log_start = max(self.log_start, after)
         first = self.log.segments[0]
         assert not (self.config.deletes and first.size and self.now_ms - first.max_timestamp > RETENTION_MS)
@@ -191,13 +193,17 @@ class LogMachine(RuleBasedStateMachine):
             return
         after = contents(self.log)
         assert set(after) <= set(before)
-        assert [one for one in after if one.offset >= active] == [one for one in before if one.offset >= active]
+        assert [record for record in after if record.offset >= active] == [
+            record for record in before if record.offset >= active
+        ]
         assert _values(after) == _values(before)
-        kept = [one.key for one in after if one.offset < active]
-        assert len(kept) == len(set(kept))
-        left = {one.offset for one in after}
+        cleaned_keys = [record.key for record in after if record.offset < active]
+        assert len(cleaned_keys) == len(set(cleaned_keys))
+        offsets = {record.offset for record in after}
         for stored in self.batches:
-            stored.records = [one for one in stored.records if one.offset in left or one.offset < self.log_start]
+            stored.records = [
+                record for record in stored.records if record.offset in offsets or record.offset < self.log_start
+            ]
 
     @rule(how=st.sampled_from(["close", "close without flush", "kill"]))
     def restart(self, how: str) -> None:
@@ -210,25 +216,25 @@ class LogMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.log.active.size > 0)
     @rule(data=st.data())
-    def tear_the_tail(self, data: st.DataObject) -> None:
+    def tear_tail(self, data: st.DataObject) -> None:
         size = self.log.active.size
         torn = data.draw(st.integers(1, min(size, 400)), label="torn bytes")
         path = self.log.active.path(LOG)
         self.log.abandon()
         path.write_bytes(path.read_bytes()[:-torn])
-        whole = size
-        while whole > size - torn:
+        complete_bytes = size
+        while complete_bytes > size - torn:
             lost = self.batches.pop()
-            whole -= lost.size
+            complete_bytes -= lost.size
             self.end = lost.base_offset
         self.log = self.open()
-        expected = [] if whole == size - torn else [(self.end, whole, size - torn - whole)]
-        # Offsets that were deleted are not given again.
+        expected = [] if complete_bytes == size - torn else [(self.end, complete_bytes, size - torn - complete_bytes)]
+        # Deleted offsets are not assigned again.
         self.end = max(self.end, self.log_start)
-        assert [(cut.from_offset, cut.position, cut.size) for cut in self.log.truncated_tails] == expected
+        assert [(tail.from_offset, tail.position, tail.size) for tail in self.log.truncated_tails] == expected
 
     @invariant()
-    def ends_are_right(self) -> None:
+    def check_offsets(self) -> None:
         if hasattr(self, "log"):
             assert (self.log.log_start_offset, self.log.log_end_offset) == (self.log_start, self.end)
 
@@ -241,34 +247,34 @@ class LogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.log_start, self.end), label="offset")
         read = self.log.read(offset, max_bytes)
         assert not isinstance(read, Rejection)
-        found = [one for one in read_records(read) if one.offset >= offset]
-        expected = [one for one in self.records() if one.offset >= offset]
-        assert found == expected[: len(found)]
+        records = [record for record in read_records(read) if record.offset >= offset]
+        expected = [record for record in self.records() if record.offset >= offset]
+        assert records == expected[: len(records)]
         assert len(self.log.read(offset, max_bytes, min_one=False)) <= max_bytes
 
-    @rule(at=st.integers(-30_000, 1_000))
-    def find_by_time(self, at: int) -> None:
-        timestamp = self.now_ms + at
-        expected = next((one for one in self.records() if one.timestamp >= timestamp), None)
-        found = self.log.offset_for_timestamp(timestamp)
-        assert found == (None if expected is None else TimestampOffset(expected.timestamp, expected.offset))
+    @rule(offset_ms=st.integers(-30_000, 1_000))
+    def find_by_time(self, offset_ms: int) -> None:
+        timestamp = self.now_ms + offset_ms
+        expected = next((record for record in self.records() if record.timestamp >= timestamp), None)
+        result = self.log.offset_for_timestamp(timestamp)
+        assert result == (None if expected is None else TimestampOffset(expected.timestamp, expected.offset))
 
     @precondition(lambda self: not self.config.compacts)
     @rule()
-    def find_the_newest(self) -> None:
-        newest = max((one.timestamp for one in self.records()), default=-1)
-        found = self.log.offset_for_timestamp(MAX_TIMESTAMP)
-        assert (-1 if found is None else found.timestamp) == newest
+    def find_newest(self) -> None:
+        newest = max((record.timestamp for record in self.records()), default=-1)
+        result = self.log.offset_for_timestamp(MAX_TIMESTAMP)
+        assert (-1 if result is None else result.timestamp) == newest
 
     def records(self) -> list[Read]:
-        return [one for stored in self.batches for one in stored.records if one.offset >= self.log_start]
+        return [record for stored in self.batches for record in stored.records if record.offset >= self.log_start]
 
 
 def _values(records: list[Read]) -> dict[bytes | None, bytes]:
-    """The last value of every key that has one."""
-    last = {one.key: one.value for one in records}
+    """Return the last value of every key, without tombstones."""
+    last = {record.key: record.value for record in records}
     return {key: value for key, value in last.items() if value is not None}
 
 
 LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-test_a_log_does_what_a_list_does = LogMachine.TestCase
+TestPartitionLog = LogMachine.TestCase

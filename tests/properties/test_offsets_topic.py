@@ -30,7 +30,7 @@ from slackwater.wire.internal_topics.consumer_offsets import (
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
-maybe_text = st.none() | text
+optional_text = st.none() | text
 data = st.binary(max_size=300)
 
 offset_values = st.builds(
@@ -40,10 +40,12 @@ group_values = st.builds(
     GroupValue,
     text,
     int32,
-    maybe_text,
-    maybe_text,
+    optional_text,
+    optional_text,
     int64,
-    st.lists(st.builds(MemberMetadata, text, maybe_text, text, text, int32, int32, data, data), max_size=3).map(tuple),
+    st.lists(st.builds(MemberMetadata, text, optional_text, text, text, int32, int32, data, data), max_size=3).map(
+        tuple
+    ),
 )
 records: st.SearchStrategy[CoordinatorRecord] = st.one_of(
     st.builds(
@@ -51,7 +53,7 @@ records: st.SearchStrategy[CoordinatorRecord] = st.one_of(
         text,
         text,
         int32,
-        # Without an expiry: it leaves no room for a leader epoch.
+        # Without an expiry, because that format has no leader epoch.
         st.none() | st.builds(StoredOffset, int64, int32, text, int64, st.none()),
     ),
     st.builds(
@@ -62,11 +64,11 @@ records: st.SearchStrategy[CoordinatorRecord] = st.one_of(
             StoredGroup,
             text,
             int32,
-            maybe_text,
-            maybe_text,
+            optional_text,
+            optional_text,
             int64,
             st.lists(
-                st.builds(StoredMember, text, maybe_text, text, text, int32, st.integers(0, 2**31 - 1), data, data),
+                st.builds(StoredMember, text, optional_text, text, text, int32, st.integers(0, 2**31 - 1), data, data),
                 max_size=3,
             ).map(tuple),
         ),
@@ -76,8 +78,8 @@ records: st.SearchStrategy[CoordinatorRecord] = st.one_of(
 
 @given(offset_values, st.integers(0, 4))
 def test_offset_bytes_round_trip(value: OffsetValue, version: int) -> None:
-    written = encode_offset_value(value, version)
-    assert encode_offset_value(decode_offset_value(written), version) == written
+    encoded = encode_offset_value(value, version)
+    assert encode_offset_value(decode_offset_value(encoded), version) == encoded
 
 
 @given(offset_values)
@@ -92,8 +94,8 @@ def test_group_round_trip_in_complete_versions(value: GroupValue, version: int) 
 
 @given(group_values, st.integers(0, 4))
 def test_group_bytes_round_trip(value: GroupValue, version: int) -> None:
-    written = encode_group_value(value, version)
-    assert encode_group_value(decode_group_value(written), version) == written
+    encoded = encode_group_value(value, version)
+    assert encode_group_value(decode_group_value(encoded), version) == encoded
 
 
 @given(records)
@@ -110,7 +112,7 @@ def test_any_bytes_decode_or_raise_one_error(raw: bytes) -> None:
 
 @given(group_values, st.integers(0, 4), st.data())
 def test_truncated_value_is_rejected(value: GroupValue, version: int, draw: st.DataObject) -> None:
-    whole = encode_group_value(value, version)
-    cut = whole[: draw.draw(st.integers(0, len(whole) - 1))]
+    encoded = encode_group_value(value, version)
+    truncated = encoded[: draw.draw(st.integers(0, len(encoded) - 1))]
     with pytest.raises(WireError):
-        decode_group_value(cut)
+        decode_group_value(truncated)

@@ -21,11 +21,11 @@ from tests.wire.records.transaction_markers import end_transaction_marker
 PRODUCERS = (1, 2)
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
-maybe_bytes = st.none() | st.binary(max_size=200)
+optional_bytes = st.none() | st.binary(max_size=200)
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-headers = st.lists(st.tuples(text, maybe_bytes), max_size=3).map(tuple)
+headers = st.lists(st.tuples(text, optional_bytes), max_size=3).map(tuple)
 timestamps = st.integers(-1, 2**62)
-records = st.tuples(maybe_bytes, maybe_bytes, headers, timestamps).map(lambda fields: Record(*fields))
+records = st.tuples(optional_bytes, optional_bytes, headers, timestamps).map(lambda fields: Record(*fields))
 codecs = st.sampled_from(Codec)
 changes = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=4)
 
@@ -76,12 +76,12 @@ def limits(draw: st.DrawFn, response: bytes) -> dict[str, Any]:
     }
 
 
-def corrupted(data: bytes, changed: list[tuple[int, int]], mend_checksums: bool) -> bytes:
+def corrupted(data: bytes, changed: list[tuple[int, int]], fix_checksums: bool) -> bytes:
     buffer = bytearray(data)
     for position, byte in changed:
         if buffer:
             buffer[position % len(buffer)] = byte
-    if mend_checksums:
+    if fix_checksums:
         with suppress(WireError):
             for batch in iter_batches(buffer):
                 struct.pack_into(">I", buffer, batch.position + 17, batch.computed_crc())
@@ -89,7 +89,7 @@ def corrupted(data: bytes, changed: list[tuple[int, int]], mend_checksums: bool)
 
 
 def result_of(read: Callable[[], object]) -> object:
-    """What a decoder returns, or the text of its error."""
+    """Return the result of a decoder, or the text of its error."""
     try:
         return read()
     except WireError as error:
@@ -109,7 +109,7 @@ def with_compiled(data: bytes, arguments: dict[str, Any]) -> list[Record]:
 
 
 def with_arrow(data: bytes, arguments: dict[str, Any]) -> list[Record]:
-    """The table as records. Arrow clamps timestamps to what fits into microseconds."""
+    """Return the table as records. Arrow clamps timestamps to the range of microseconds."""
     table = read_arrow(data, headers=True, **arguments).table
     table.validate(full=True)
     times = [time // 1000 for time in table["timestamp"].cast("int64").to_pylist()]
@@ -128,14 +128,14 @@ def clamped(result: object) -> object:
 
 @given(st.lists(records), codecs, st.integers(0, 2**62), st.none() | timestamps)
 def test_encode_decode_round_trip(
-    given_records: list[Record], codec: Codec, base_offset: int, append_time: int | None
+    sent_records: list[Record], codec: Codec, base_offset: int, append_time: int | None
 ) -> None:
-    data = encode_batch(given_records, base_offset=base_offset, codec=codec, log_append_time_ms=append_time)
+    data = encode_batch(sent_records, base_offset=base_offset, codec=codec, log_append_time_ms=append_time)
     batch = RecordBatch(data)
     check_batch(batch)
     expected = [
         record._replace(offset=base_offset + number, timestamp=record.timestamp if append_time is None else append_time)
-        for number, record in enumerate(given_records)
+        for number, record in enumerate(sent_records)
     ]
     assert list(decode_records(batch)) == expected
 
@@ -150,9 +150,9 @@ def test_decoders_agree_on_valid_responses(data: st.DataObject, response: bytes)
 
 @given(st.data(), responses(), changes, st.booleans(), st.booleans())
 def test_decoders_agree_on_corrupt_responses(
-    data: st.DataObject, response: bytes, changed: list[tuple[int, int]], mend_checksums: bool, check_crcs: bool
+    data: st.DataObject, response: bytes, changed: list[tuple[int, int]], fix_checksums: bool, check_crcs: bool
 ) -> None:
-    corrupt = corrupted(response, changed, mend_checksums)
+    corrupt = corrupted(response, changed, fix_checksums)
     arguments = data.draw(limits(response)) | {"check_crcs": check_crcs}
     expected = result_of(lambda: with_plain(corrupt, arguments))
     assert result_of(lambda: with_compiled(corrupt, arguments)) == expected

@@ -20,7 +20,7 @@ NOTHING_LEFT = ": 0 bytes follow"
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_written_values_are_read_back(api: Api) -> None:
+def test_random_messages_round_trip(api: Api) -> None:
     cases = [
         (kind, version)
         for version in range(api.min_version, api.max_version + 1)
@@ -37,82 +37,84 @@ def test_written_values_are_read_back(api: Api) -> None:
 
 
 def test_every_message_version_round_trip() -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     for kind, version in all_messages():
         for _ in range(10):
-            message = random_message(dice, kind, version)
+            message = random_message(rng, kind, version)
             assert decode(kind, version, encode(message, version)) == message, (kind, version)
 
 
-def mutant(dice: random.Random, data: bytes) -> bytes:
-    """Some bytes changed, lost, added or moved."""
+def mutant(rng: random.Random, data: bytes) -> bytes:
+    """Return the data with some bytes changed, removed or added."""
     changed = bytearray(data)
-    for _ in range(dice.choice((1, 1, 1, 2, 5))):
-        at = dice.randint(0, len(changed))
-        match dice.randrange(6):
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        position = rng.randint(0, len(changed))
+        match rng.randrange(6):
             case 0:
-                changed[at : at + 1] = dice.randbytes(1)
+                changed[position : position + 1] = rng.randbytes(1)
             case 1:
-                changed[at : at + 1] = dice.choice((b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff"))
+                changed[position : position + 1] = rng.choice((b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff"))
             case 2:
-                changed[at : at + dice.randint(1, 5)] = b""
+                changed[position : position + rng.randint(1, 5)] = b""
             case 3:
-                changed[at:at] = dice.randbytes(dice.randint(1, 5))
+                changed[position:position] = rng.randbytes(rng.randint(1, 5))
             case 4:
-                changed = changed[:at]
+                changed = changed[:position]
             case _:
-                changed[at : at + 4] = dice.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00"))
+                changed[position : position + 4] = rng.choice(
+                    (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00")
+                )
     return bytes(changed)
 
 
-def attempt(kind: type[Message], version: int, data: bytes) -> tuple[Message | None, str]:
-    """The message, or the sentence that says why there is none."""
+def try_decode(kind: type[Message], version: int, data: bytes) -> tuple[Message | None, str]:
+    """Return the message, or the text of the error."""
     try:
         return decode(kind, version, data), ""
     except WireError as error:
         return None, str(error)
 
 
-def nothing_wrong(kind: type[Message], sentence: str) -> bool:
-    """Whether the slow reading found all fields sound; behind a request, more bytes may follow."""
-    return ("bytes follow the end" if issubclass(kind, Request) else NOTHING_LEFT) in sentence
+def is_valid(kind: type[Message], message: str) -> bool:
+    """Whether the slow decoder finds no error in the fields; a request may be followed by more bytes."""
+    return ("bytes follow the end" if issubclass(kind, Request) else NOTHING_LEFT) in message
 
 
 def test_changed_bytes_decode_or_raise_wire_error() -> None:
-    dice = random.Random(2)
-    refused = accepted = 0
+    rng = random.Random(2)
+    rejected = accepted = 0
     for kind, version in all_messages():
         title = f"{kind.__name__} v{version}"
         plan = layout(kind, version)
-        data = encode(random_message(dice, kind, version), version)
+        data = encode(random_message(rng, kind, version), version)
         for _ in range(MUTANTS):
-            changed = mutant(dice, data)
-            message, fault = attempt(kind, version, changed)
+            changed = mutant(rng, data)
+            message, error_text = try_decode(kind, version, changed)
             if message is None:
-                refused += 1
-                assert fault.startswith(f"{title}: ")
-                assert not nothing_wrong(kind, fault), changed.hex()
+                rejected += 1
+                assert error_text.startswith(f"{title}: ")
+                assert not is_valid(kind, error_text), changed.hex()
             else:
                 accepted += 1
-                assert nothing_wrong(kind, str(decode_error(plan, title, changed, 0))), changed.hex()
-                # A byte that means the same as another may come back as the usual one; the message stays.
-                again = decode(kind, version, encode(message, version))
-                assert encode(again, version) == encode(message, version)
-    assert refused > 20_000
+                assert is_valid(kind, str(decode_error(plan, title, changed, 0))), changed.hex()
+                # Different bytes can have the same meaning; the encoder writes one form.
+                decoded = decode(kind, version, encode(message, version))
+                assert encode(decoded, version) == encode(message, version)
+    assert rejected > 20_000
     assert accepted > 5_000
 
 
 def test_changed_frames_decode_or_raise_wire_error() -> None:
-    dice = random.Random(3)
+    rng = random.Random(3)
     for kind, version in all_messages():
-        message = random_message(dice, kind, version)
-        whole = (
+        message = random_message(rng, kind, version)
+        encoded = (
             encode_request(message, version, 7, "client")
             if isinstance(message, Request)
-            else encode_response(message, version, 7)  # type: ignore[arg-type]  # all that are no requests are answers
+            else encode_response(message, version, 7)  # type: ignore[arg-type]  # messages are requests or responses
         )
         for _ in range(10):
-            changed = mutant(dice, whole[4:])
+            changed = mutant(rng, encoded[4:])
             try:
                 if isinstance(message, Request):
                     decode_request(changed)
@@ -125,8 +127,8 @@ def test_changed_frames_decode_or_raise_wire_error() -> None:
 @settings(max_examples=1000, deadline=None, database=None)
 @given(st.sampled_from(list(all_messages())), st.binary(max_size=60))
 def test_any_bytes_decode_as_message_or_raise(case: tuple[type[Message], int], data: bytes) -> None:
-    _, fault = attempt(*case, data)
-    assert not nothing_wrong(case[0], fault)
+    _, error_text = try_decode(*case, data)
+    assert not is_valid(case[0], error_text)
 
 
 @settings(max_examples=300, deadline=None, database=None)
@@ -143,10 +145,10 @@ def test_any_bytes_decode_as_request_or_raise(data: bytes) -> None:
 def test_frames_are_independent_of_chunking(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(frame, bodies))
     reader = FrameReader()
-    found: list[bytes] = []
+    frames: list[bytes] = []
     for size in cuts:
-        found += reader.feed(stream[:size])
+        frames += reader.feed(stream[:size])
         stream = stream[size:]
-    found += reader.feed(stream)
-    assert found == bodies
+    frames += reader.feed(stream)
+    assert frames == bodies
     assert reader.pending_bytes == 0

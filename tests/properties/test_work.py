@@ -1,11 +1,11 @@
-"""The work scheduler against a model that keeps plain lists.
+"""The work scheduler compared with a model of plain lists.
 
-Whatever polls, workers, retries, rebalances and clocks do
-- a lane has one record under way at most, and records of a lane begin in the order received;
-- a committed offset is exactly the first unfinished record's, never beyond it;
-- workers are never more than there are, and none idles while a record could begin;
-- the paused partitions are those the marks say;
-- every record of a partition still owned is finished in the end, and its attempts are counted without a gap.
+Invariants, for any sequence of polls, results, retries, rebalances and times:
+- A lane has at most one running record, and the records of a lane start in the order received.
+- A committed offset is the offset of the first unfinished record.
+- At most `workers` tasks run, and no worker is idle while a record could start.
+- The paused partitions follow from the high and low water marks.
+- Every record of an owned partition is finished in the end, and its attempts are counted without a gap.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ BROKEN = ValueError("broken")
 
 
 class Record(NamedTuple):
-    """A record that knows, for the model only, in which assignment it was received."""
+    """A record with the number of the assignment in which it was received."""
 
     topic: str
     partition: int
@@ -53,8 +53,8 @@ class Owned:
     epoch: int
     received: list[Record] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
-    busy: set[int] = field(default_factory=set)  # with a worker or with the dead-letter writer
-    waiting: set[int] = field(default_factory=set)  # for a back-off to end
+    busy: set[int] = field(default_factory=set)  # at a worker or at the dead-letter writer
+    waiting: set[int] = field(default_factory=set)  # for the end of a backoff
     attempts: dict[int, int] = field(default_factory=dict)
     full: bool = False
     handed_back: set[int] = field(default_factory=set)
@@ -115,11 +115,11 @@ class WorkMachine(RuleBasedStateMachine):
         self.seen_ids: set[int] = set()
         self.assigned(set(PARTITIONS))
 
-    # --- what happens ---------------------------------------------------------------------------------------------
+    # --- rules ----------------------------------------------------------------------------------------------------
 
-    @rule(which=st.just(set(PARTITIONS)) | st.sets(st.sampled_from(PARTITIONS), min_size=1))
-    def assigned(self, which: set[TopicPartition]) -> None:
-        new = [partition for partition in PARTITIONS if partition in which and partition not in self.owned]
+    @rule(chosen=st.just(set(PARTITIONS)) | st.sets(st.sampled_from(PARTITIONS), min_size=1))
+    def assigned(self, chosen: set[TopicPartition]) -> None:
+        new = [partition for partition in PARTITIONS if partition in chosen and partition not in self.owned]
         for partition in new:
             self.epochs += 1
             self.owned[partition] = Owned(self.epochs)
@@ -153,26 +153,26 @@ class WorkMachine(RuleBasedStateMachine):
         self._measure(touched)
         self._carry_out(self.scheduler.on_records(batch, self.now_ms))
 
-    @rule(which=st.sampled_from(PARTITIONS))
-    def received_again(self, which: TopicPartition) -> None:
-        owned = self.owned.get(which)
+    @rule(chosen=st.sampled_from(PARTITIONS))
+    def received_again(self, chosen: TopicPartition) -> None:
+        owned = self.owned.get(chosen)
         if owned is not None:
             self._carry_out(self.scheduler.on_records(owned.received, self.now_ms))
 
     @rule(
-        answers=st.lists(
+        results=st.lists(
             st.tuples(st.integers(0, 3), st.sampled_from(["finish", "finish", "fail", "fail for good"])),
             min_size=1,
             max_size=8,
         ),
         random=st.floats(0, 1, exclude_max=True),
     )
-    def workers_answer(self, answers: list[tuple[int, str]], random: float) -> None:
-        for pick, answer in answers:
-            if self.running and answer == "finish":
+    def report_results(self, results: list[tuple[int, str]], random: float) -> None:
+        for pick, result in results:
+            if self.running and result == "finish":
                 self.finished(pick)
             elif self.running:
-                self.failed(pick, answer == "fail", random)
+                self.failed(pick, result == "fail", random)
 
     def finished(self, pick: int) -> None:
         task_id, record, owned = self._take(self.running, pick)
@@ -184,27 +184,27 @@ class WorkMachine(RuleBasedStateMachine):
     def failed(self, pick: int, retriable: bool, random: float) -> None:
         task_id, record, owned = self._take(self.running, pick)
         if owned is not None:
-            most = self.config.max_attempts
-            if not retriable or (most is not None and owned.attempts[record.offset] >= most):
-                owned.busy.add(record.offset)  # with the dead-letter writer
+            max_attempts = self.config.max_attempts
+            if not retriable or (max_attempts is not None and owned.attempts[record.offset] >= max_attempts):
+                owned.busy.add(record.offset)  # at the dead-letter writer
             else:
-                self._try_again(owned, record)
+                self._retry(owned, record)
         self._carry_out(self.scheduler.on_failed(task_id, BROKEN, self.now_ms, retriable=retriable, random=random))
 
     @precondition(lambda self: self.letters)
-    @rule(pick=st.integers(0, 3), fine=st.booleans())
-    def dead_letter(self, pick: int, fine: bool) -> None:
+    @rule(pick=st.integers(0, 3), succeeds=st.booleans())
+    def dead_letter(self, pick: int, succeeds: bool) -> None:
         task_id, record, owned = self._take(self.letters, pick)
-        if owned is not None and fine:
+        if owned is not None and succeeds:
             owned.finished.add(record.offset)
             self._measure([self._partition(record)])
         elif owned is not None:
-            self._try_again(owned, record)
-        answer = self.scheduler.on_dead_letter_written if fine else self.scheduler.on_dead_letter_failed
-        self._carry_out(answer(task_id, self.now_ms))
+            self._retry(owned, record)
+        report = self.scheduler.on_dead_letter_written if succeeds else self.scheduler.on_dead_letter_failed
+        self._carry_out(report(task_id, self.now_ms))
 
     @rule(pick=st.integers(0, 30))
-    def answered_again(self, pick: int) -> None:
+    def late_result(self, pick: int) -> None:
         late = sorted(self.seen_ids - set(self.running) - set(self.letters))
         if late:
             task_id = late[pick % len(late)]
@@ -217,20 +217,20 @@ class WorkMachine(RuleBasedStateMachine):
             assert effects == []
 
     @rule(
-        which=st.sets(st.sampled_from(PARTITIONS), min_size=1, max_size=2),
+        chosen=st.sets(st.sampled_from(PARTITIONS), min_size=1, max_size=2),
         within_ms=st.integers(0, 400),
         drain=st.sampled_from([True, True, False]),
         lost=st.booleans(),
     )
-    def partitions_go(self, which: set[TopicPartition], within_ms: int, drain: bool, lost: bool) -> None:
+    def remove_partitions(self, chosen: set[TopicPartition], within_ms: int, drain: bool, lost: bool) -> None:
         if lost:
-            self.lost(which)
+            self.lost(chosen)
         else:
-            self.revoke(which, within_ms, drain)
+            self.revoke(chosen, within_ms, drain)
 
-    def revoke(self, which: set[TopicPartition], within_ms: int, drain: bool) -> None:
+    def revoke(self, chosen: set[TopicPartition], within_ms: int, drain: bool) -> None:
         deadline_ms = self.now_ms + within_ms if drain else self.now_ms
-        leaving = [partition for partition in PARTITIONS if partition in which and partition in self.owned]
+        leaving = [partition for partition in PARTITIONS if partition in chosen and partition in self.owned]
         for partition in leaving:
             owned = self.owned[partition]
             owned.deadline_ms = deadline_ms
@@ -239,18 +239,18 @@ class WorkMachine(RuleBasedStateMachine):
         self.open_revokes += 1
         mode = RevokeMode.DRAIN if drain else RevokeMode.ABANDON
         effects = self.scheduler.revoke(leaving, self.now_ms, self.now_ms + within_ms, mode)
-        gone = {
+        drained = {
             partition for effect in effects if isinstance(effect, PartitionsDrained) for partition in effect.partitions
         }
-        self._measure([partition for partition in leaving if partition not in gone], without=gone)
+        self._measure([partition for partition in leaving if partition not in drained], without=drained)
         self._carry_out(effects)
 
-    def lost(self, which: set[TopicPartition]) -> None:
-        for partition in which:
+    def lost(self, chosen: set[TopicPartition]) -> None:
+        for partition in chosen:
             self.owned.pop(partition, None)
             self.paused.discard(partition)
         self._measure([])
-        self._carry_out(self.scheduler.on_lost(which, self.now_ms))
+        self._carry_out(self.scheduler.on_lost(chosen, self.now_ms))
 
     @rule(duration_ms=st.sampled_from([0, 1, 50, 120, 500, 1_500]))
     def time_passes(self, duration_ms: int) -> None:
@@ -263,21 +263,21 @@ class WorkMachine(RuleBasedStateMachine):
             assert after_ms is None or after_ms > due_ms
         self.now_ms = until_ms
 
-    # --- what must hold -------------------------------------------------------------------------------------------
+    # --- invariants -----------------------------------------------------------------------------------------------
 
     @invariant()
-    def workers_are_bounded_and_none_idles_while_a_record_could_begin(self) -> None:
+    def check_workers(self) -> None:
         assert len(self.running) == self.scheduler.running <= self.config.workers
         if len(self.running) < self.config.workers:
-            assert self._could_begin() == []
+            assert self._startable() == []
 
     @invariant()
-    def one_record_of_a_lane_is_under_way_at_most(self) -> None:
+    def check_lanes(self) -> None:
         lanes = [lane for record in self.running.values() if (lane := self._lane(record)) is not None]
         assert len(lanes) == len(set(lanes))
 
     @invariant()
-    def the_paused_partitions_are_those_the_marks_say(self) -> None:
+    def check_paused_partitions(self) -> None:
         expected = {
             partition
             for partition, owned in self.owned.items()
@@ -286,18 +286,18 @@ class WorkMachine(RuleBasedStateMachine):
         assert self.paused == self.scheduler.paused == expected
 
     @invariant()
-    def the_counts_are_right(self) -> None:
+    def check_counts(self) -> None:
         in_flight = [record for owned in self.owned.values() for record in owned.in_flight()]
         assert self.scheduler.in_flight == len(in_flight)
         assert self.scheduler.in_flight_bytes == sum(record.size for record in in_flight)
         assert self.scheduler.partitions == set(self.owned)
 
     @invariant()
-    def what_is_committable_is_what_has_finished_without_a_gap(self) -> None:
+    def check_committable(self) -> None:
         assert set(self.scheduler.committable()) == self._positions(set(self.owned))
 
     def teardown(self) -> None:
-        """Let everything still owned come to its end: nothing may be lost on the way."""
+        """Finish all records of the owned partitions; none may be lost."""
         if not hasattr(self, "scheduler"):
             return
         for _ in range(10_000):
@@ -315,7 +315,7 @@ class WorkMachine(RuleBasedStateMachine):
             assert not owned.in_flight()
         assert not self.full
 
-    # --- the model ------------------------------------------------------------------------------------------------
+    # --- model ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: list[WorkEffect[Record]]) -> None:
         for effect in effects:
@@ -346,7 +346,7 @@ class WorkMachine(RuleBasedStateMachine):
                 case PartitionsDrained(partitions, offsets):
                     self._drained(set(partitions), offsets)
                 case StopProcessing():
-                    raise AssertionError("dead letters are the policy here")
+                    raise AssertionError("the failure policy is dead letters")
 
     def _started(self, task_id: int, record: Record, attempt: int) -> None:
         owned = self._owner(record)
@@ -355,8 +355,8 @@ class WorkMachine(RuleBasedStateMachine):
         assert task_id not in self.seen_ids
         lane = self._lane(record)
         if lane is not None:
-            first = next(other for other in owned.unfinished() if self._lane(other) == lane)
-            assert first == record
+            oldest = next(other for other in owned.unfinished() if self._lane(other) == lane)
+            assert oldest == record
         owned.attempts[record.offset] = owned.attempts.get(record.offset, 0) + 1
         assert owned.attempts[record.offset] == attempt
         owned.waiting.discard(record.offset)
@@ -376,7 +376,7 @@ class WorkMachine(RuleBasedStateMachine):
         assert self.open_revokes >= 0
 
     def _take(self, tasks: dict[int, Record], pick: int) -> tuple[int, Record, Owned | None]:
-        """One task's answer is on its way; its assignment, if that still is."""
+        """Remove a task; return it with its assignment, if the partition is still owned."""
         task_id = sorted(tasks)[pick % len(tasks)]
         record = tasks.pop(task_id)
         owned = self._owner(record)
@@ -385,7 +385,7 @@ class WorkMachine(RuleBasedStateMachine):
             owned.busy.discard(record.offset)
         return task_id, record, owned
 
-    def _try_again(self, owned: Owned, record: Record) -> None:
+    def _retry(self, owned: Owned, record: Record) -> None:
         if owned.deadline_ms is None:
             owned.waiting.add(record.offset)
         else:
@@ -420,25 +420,25 @@ class WorkMachine(RuleBasedStateMachine):
             if (owned := self.owned[partition]).received and owned.position() > owned.received[0].offset
         }
 
-    def _could_begin(self) -> list[Record]:
-        shut = {self._lane(record) for record in self.running.values()}
-        able: list[Record] = []
+    def _startable(self) -> list[Record]:
+        busy_lanes = {self._lane(record) for record in self.running.values()}
+        startable: list[Record] = []
         for owned in self.owned.values():
             if owned.deadline_ms is not None:
                 continue
             for record in owned.unfinished():
                 lane = self._lane(record)
-                idle = record.offset not in owned.busy and record.offset not in owned.waiting
-                if lane is None and idle:
-                    able.append(record)
-                elif lane is not None and lane not in shut:
-                    shut.add(lane)
-                    if idle:
-                        able.append(record)
-        return able
+                is_idle = record.offset not in owned.busy and record.offset not in owned.waiting
+                if lane is None and is_idle:
+                    startable.append(record)
+                elif lane is not None and lane not in busy_lanes:
+                    busy_lanes.add(lane)
+                    if is_idle:
+                        startable.append(record)
+        return startable
 
     def _lane(self, record: Record) -> tuple[TopicPartition, bytes] | None:
-        """The lane a record is in, whatever assignment it was received in."""
+        """Return the lane of a record, independent of its assignment."""
         if self.config.order is ProcessingOrder.PARTITION:
             return self._partition(record), b""
         if self.config.order is ProcessingOrder.KEY and record.key is not None:
