@@ -1,4 +1,4 @@
-"""`slackwater broker` as a person and as a script use it."""
+"""`slackwater broker`: start, stop, log lines and errors."""
 
 import os
 import re
@@ -22,8 +22,8 @@ PROGRAM = [sys.executable, "-m", "slackwater", "broker"]
 LOG_LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARNING) .* \([a-z.]+\)")
 
 
-class Program:
-    """A broker that runs; `stderr` is what it has logged."""
+class BrokerProgram:
+    """A running broker process; `stderr` is its log."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self.process = process
@@ -32,18 +32,18 @@ class Program:
     def lines(self, count: int) -> list[str]:
         """The first lines of standard output."""
         assert self.process.stdout is not None
-        said, deadline = b"", time.monotonic() + DEADLINE_S
+        output, deadline = b"", time.monotonic() + DEADLINE_S
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            while said.count(b"\n") < count and selector.select(max(0.0, deadline - time.monotonic())):
-                came = os.read(self.process.stdout.fileno(), 4096)
-                if not came:
+            while output.count(b"\n") < count and selector.select(max(0.0, deadline - time.monotonic())):
+                received = os.read(self.process.stdout.fileno(), 4096)
+                if not received:
                     break
-                said += came
-        return said.decode().splitlines()
+                output += received
+        return output.decode().splitlines()
 
-    def end(self, how: signal.Signals) -> int:
-        self.process.send_signal(how)
+    def stop(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
         return self.process.wait(DEADLINE_S)
 
     @property
@@ -52,38 +52,38 @@ class Program:
 
 
 @contextmanager
-def _running(directory: Path, *words: str, listen: str = "127.0.0.1:0") -> Iterator[Program]:
+def _running(directory: Path, *arguments: str, listen: str = "127.0.0.1:0") -> Iterator[BrokerProgram]:
     log = directory / "log.txt"
-    command = [*PROGRAM, "--listen", listen, "--data", str(directory / "data"), *words]
+    command = [*PROGRAM, "--listen", listen, "--data", str(directory / "data"), *arguments]
     with (
         log.open("wb") as stderr,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr) as process,
     ):
         try:
-            yield Program(process, log)
+            yield BrokerProgram(process, log)
         finally:
             process.kill()
 
 
-def _fails(*words: str) -> str:
-    """What a start that must fail says."""
-    done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, check=False, timeout=DEADLINE_S)
-    assert (done.returncode, done.stdout) == (2, ""), done
-    assert "Traceback" not in done.stderr
-    return done.stderr
+def _fail(*arguments: str) -> str:
+    """Start the broker with arguments that must fail, and return its standard error."""
+    result = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert (result.returncode, result.stdout) == (2, ""), result
+    assert "Traceback" not in result.stderr
+    return result.stderr
 
 
-# --- its life -------------------------------------------------------------------------------------------------------
+# --- start and stop -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
-def test_broker_prints_its_address_and_stops_cleanly(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_broker_prints_its_address_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with _running(tmp_path) as program:
         (line,) = program.lines(1)
         match = re.fullmatch(r"Slackwater broker listening on 127\.0\.0\.1:(\d+)", line)
         assert match is not None
         socket.create_connection(("127.0.0.1", int(match[1])), DEADLINE_S).close()
-        assert program.end(how) == 0
+        assert program.stop(number) == 0
         assert program.lines(1) == []
         assert "Traceback" not in program.stderr
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -106,8 +106,8 @@ async def main():
 asyncio.run(main())
 """
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S / 2)
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "stopping\n", "")
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S / 2)
+    assert (result.returncode, result.stdout, result.stderr) == (-signal.SIGINT, "stopping\n", "")
 
 
 def test_until_eof_stops_at_end_of_input(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_metrics_are_served_on_the_printed_address(tmp_path: Path) -> None:
         assert line.startswith("Slackwater metrics at http://127.0.0.1:")
         with urllib.request.urlopen(line.removeprefix("Slackwater metrics at "), timeout=DEADLINE_S) as page:
             assert b"# HELP slackwater_groups Groups, by state." in page.read()
-        assert program.end(signal.SIGTERM) == 0
+        assert program.stop(signal.SIGTERM) == 0
 
 
 # --- the log --------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_log_has_kafkas_format_and_counts_topics(tmp_path: Path) -> None:
     for _ in range(2):
         with _running(tmp_path) as program:
             program.lines(1)
-            assert program.end(signal.SIGTERM) == 0
+            assert program.stop(signal.SIGTERM) == 0
         lines = program.stderr.splitlines()
         assert all(LOG_LINE.fullmatch(line) for line in lines), lines
     text = program.stderr
@@ -159,7 +159,7 @@ def test_truncated_tail_is_logged(tmp_path: Path) -> None:
     segment.write_bytes(bytes(batch) + bytes(batch)[:20])
     with _running(tmp_path) as program:
         program.lines(1)
-        assert program.end(signal.SIGTERM) == 0
+        assert program.stop(signal.SIGTERM) == 0
     line = rf"WARNING Truncated 20 bytes of {segment} at byte {len(batch)}: the log ends before offset 1; "
     assert re.search(line, program.stderr)
     assert "Loaded topics: 1, partitions: 1, groups: 0; the last shutdown was not clean" in program.stderr
@@ -169,7 +169,7 @@ def test_ignored_kafka_settings_are_logged_once(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("# a real one\nprocess.roles=broker\nnum.io.threads = 8\nnode.id=3\n")
     with _running(tmp_path, "--config", str(tmp_path / "server.properties"), "--set", "node.id=4") as program:
         program.lines(1)
-        program.end(signal.SIGTERM)
+        program.stop(signal.SIGTERM)
     ignored = [line for line in program.stderr.splitlines() if "Ignored Kafka settings" in line]
     assert len(ignored) == 1
     assert "WARNING Ignored Kafka settings that have no effect here: process.roles, num.io.threads." in ignored[0]
@@ -180,44 +180,44 @@ def test_listening_beyond_loopback_logs_a_warning(tmp_path: Path) -> None:
     with _running(tmp_path, listen="0.0.0.0:0") as program:
         (line,) = program.lines(1)
         assert line.startswith("Slackwater broker listening on 0.0.0.0:")
-        program.end(signal.SIGTERM)
+        program.stop(signal.SIGTERM)
     assert "is reachable from other machines without authentication" in program.stderr
 
 
 def test_quiet_broker_logs_only_warnings(tmp_path: Path) -> None:
     with _running(tmp_path, "--quiet") as program:
         program.lines(1)
-        program.end(signal.SIGTERM)
+        program.stop(signal.SIGTERM)
     assert program.stderr == ""
 
 
-# --- mistakes -------------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------------
 
 
 def test_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        taken = f"slackwater: cannot listen on {address}: address already in use. "
-        taken += "Stop the process that listens there, or use another port.\n"
-        assert _fails("--listen", address, "--data", str(tmp_path / "a")) == taken
-        words = ("--listen", "127.0.0.1:0", "--data", str(tmp_path / "a"), "--metrics", address)
-        assert _fails(*words) == taken
+        message = f"slackwater: cannot listen on {address}: address already in use. "
+        message += "Stop the process that listens there, or use another port.\n"
+        assert _fail("--listen", address, "--data", str(tmp_path / "a")) == message
+        arguments = ("--listen", "127.0.0.1:0", "--data", str(tmp_path / "a"), "--metrics", address)
+        assert _fail(*arguments) == message
 
 
 def test_locked_directory_is_one_sentence(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with _running(tmp_path) as program:
         program.lines(1)
-        assert _fails("--listen", "127.0.0.1:0", "--data", str(data)) == (
+        assert _fail("--listen", "127.0.0.1:0", "--data", str(data)) == (
             f"slackwater: The data directory {data} is in use by another broker. "
             "Stop that broker, or use another directory.\n"
         )
-        program.end(signal.SIGTERM)
-    said = _fails("--listen", "127.0.0.1:0", "--data", str(data), "--set", "node.id=2")
+        program.stop(signal.SIGTERM)
+    error = _fail("--listen", "127.0.0.1:0", "--data", str(data), "--set", "node.id=2")
     assert re.fullmatch(
         rf"slackwater: The data directory {data} belongs to node 1 of cluster \S+; this is node 2\. "
         r"Use another directory, or node\.id=1\.\n",
-        said,
+        error,
     )
 
 
@@ -225,9 +225,9 @@ def test_unusable_directory_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     use = "Use a directory with read and write access."
-    assert _fails("--data", str(file)) == f"slackwater: Cannot use the data directory {file}: it is a file. {use}\n"
+    assert _fail("--data", str(file)) == f"slackwater: Cannot use the data directory {file}: it is a file. {use}\n"
     below = file / "data"
-    assert _fails("--data", str(below)) == (
+    assert _fail("--data", str(below)) == (
         f"slackwater: Cannot use the data directory {below}: Not a directory. {use}\n"
     )
 
@@ -239,14 +239,14 @@ def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
         broker.create_topic("orders")
     segment = tmp_path / "data" / "orders-0" / "00000000000000000000.log"
     segment.unlink()
-    segment.symlink_to(segment)  # which not even root can open
-    said = _fails("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
-    assert said.startswith(f"slackwater: The data directory {tmp_path / 'data'} cannot be opened: ")
-    assert said.count("\n") == 1
+    segment.symlink_to(segment)  # a path that even root cannot open
+    error = _fail("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    assert error.startswith(f"slackwater: The data directory {tmp_path / 'data'} cannot be opened: ")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "message"),
     [
         (("--listen", "127.0.0.1"), "--listen 127.0.0.1 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
         (("--listen", ":9092"), "--listen :9092 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
@@ -273,17 +273,17 @@ def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
         (("--config", "nowhere"), "Cannot read the settings file nowhere: No such file or directory."),
     ],
 )
-def test_invalid_argument_is_one_sentence(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
-    assert _fails("--data", str(tmp_path / "data"), *words) == f"slackwater: {sentence}\n"
+def test_invalid_argument_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert _fail("--data", str(tmp_path / "data"), *arguments) == f"slackwater: {message}\n"
 
 
 def test_invalid_config_file_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "wrong.properties"
     file.write_text("node.id=1\nwhat is this\n")
-    assert _fails("--config", str(file)) == (
+    assert _fail("--config", str(file)) == (
         f"slackwater: {file}, line 2: 'what is this' is not a setting; use name=value.\n"
     )
     file.write_bytes(b"\xff\xfe\x00")
-    assert _fails("--config", str(file)) == (
+    assert _fail("--config", str(file)) == (
         f"slackwater: The settings file {file} is not UTF-8 text. Use a properties file.\n"
     )

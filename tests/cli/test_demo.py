@@ -1,4 +1,4 @@
-"""`slackwater demo`: both demos to their end, and nothing left behind when they are interrupted."""
+"""`slackwater demo`: both demos run to their end, and an interrupted demo leaves nothing behind."""
 
 import os
 import re
@@ -50,17 +50,17 @@ def _demo(tmp_path: Path, *options: str, **environment: str) -> Iterator[subproc
 
 def _children(tmp_path: Path, demo: int) -> list[str]:
     """The processes that belong to the demo with this temporary directory."""
-    found = []
+    commands = []
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit() and int(directory.name) != demo:
             try:
                 command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 environment = (directory / "environ").read_bytes()
-            except OSError:  # it has ended, or is somebody else's
+            except OSError:  # it has ended, or belongs to another user
                 continue
             if f"TMPDIR={tmp_path}".encode() in environment:
-                found.append(command)
-    return found
+                commands.append(command)
+    return commands
 
 
 class StubPool:
@@ -113,7 +113,7 @@ def test_fast_demo_diagnoses_and_fixes_the_storm(tmp_path: Path) -> None:
     assert "poll delay" in (tmp_path / REPORT).read_text()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize(
     ("option", "child"),
     [
@@ -121,16 +121,16 @@ def test_fast_demo_diagnoses_and_fixes_the_storm(tmp_path: Path) -> None:
         pytest.param("--fast", "/java ", id="spark", marks=pytest.mark.xdist_group("spark")),
     ],
 )
-def test_interrupted_demo_leaves_nothing(tmp_path: Path, option: str, child: str, how: signal.Signals) -> None:
+def test_interrupted_demo_leaves_nothing(tmp_path: Path, option: str, child: str, number: signal.Signals) -> None:
     with _demo(tmp_path, option) as demo:
         wait_until(
             lambda: any(child in command for command in _children(tmp_path, demo.pid)),
             lambda: _children(tmp_path, demo.pid),
             DEADLINE_S,
         )
-        demo.send_signal(how)
+        demo.send_signal(number)
         demo.wait(DEADLINE_S)
-        assert demo.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
+        assert demo.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
         wait_until(lambda: not _children(tmp_path, demo.pid), lambda: _children(tmp_path, demo.pid), DEADLINE_S)
         wait_until(lambda: not list(tmp_path.iterdir()), lambda: list(tmp_path.iterdir()), DEADLINE_S)
 
@@ -214,7 +214,7 @@ def test_cleanup_kills_sessions_and_removes_the_directory(tmp_path: Path) -> Non
             cleanup.add(child.pid)
             assert child.stdout is not None
             assert child.stdout.readline() == b"up\n"
-        # A process that has just been started shows its environment a moment later.
+        # The environment of a new process is visible with a delay.
         wait_until(lambda: len(_children(home, 0)) == 4, lambda: _children(home, 0), DEADLINE_S)
         kill_sessions([children[0].pid])
         wait_until(lambda: len(_children(home, 0)) == 2, lambda: _children(home, 0), DEADLINE_S)

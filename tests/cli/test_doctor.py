@@ -1,4 +1,4 @@
-"""`slackwater doctor`: what it prints, its exit codes, and what it says to wrong input. Spark is not needed here."""
+"""`slackwater doctor`: its output, its exit codes and its errors. These tests do not need Spark."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from slackwater.doctor.prescriptions import prescribe
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.doctor.scene import Scene
+from tests.doctor.scenario import Scenario
 
 KEYS = [
     "cause",
@@ -37,48 +37,48 @@ KEYS = [
 
 
 def healthy() -> Verdict:
-    return Scene("calm").start("a", "b").verdict()
+    return Scenario("calm").start("a", "b").verdict()
 
 
 def stormy() -> Verdict:
-    scene = Scene("orders").start("a", "b", "c")
-    for at in (20, 40):
-        scene.leave("b", at, "consumer poll timeout has expired.")
-        scene.form(at + 0.5)
-        scene.join("b", at + 3)
-        scene.form(at + 3.5)
-    return scene.verdict()
+    scenario = Scenario("orders").start("a", "b", "c")
+    for second in (20, 40):
+        scenario.leave("b", second, "consumer poll timeout has expired.")
+        scenario.form(second + 0.5)
+        scenario.join("b", second + 3)
+        scenario.form(second + 3.5)
+    return scenario.verdict()
 
 
-def untold() -> Verdict:
-    scene = Scene("odd").start("a", "b", "c")
-    for at in (20, 40):
-        scene.leave("b", at)
-        scene.form(at + 0.5)
-        scene.join("b", at + 3)
-        scene.form(at + 3.5)
-    return scene.verdict()
+def unknown_cause() -> Verdict:
+    scenario = Scenario("odd").start("a", "b", "c")
+    for second in (20, 40):
+        scenario.leave("b", second)
+        scenario.form(second + 0.5)
+        scenario.join("b", second + 3)
+        scenario.form(second + 3.5)
+    return scenario.verdict()
 
 
 @pytest.fixture
-def examined(monkeypatch: pytest.MonkeyPatch) -> list[DiagnosisRequest]:
-    """Give the command a storm and a calm group, and note what it was asked."""
-    asked: list[DiagnosisRequest] = []
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[DiagnosisRequest]:
+    """Makes the command diagnose a storm and a healthy group, and returns the requests it sends."""
+    requests: list[DiagnosisRequest] = []
 
-    def diagnose(patient: DiagnosisRequest, master: str, conf: dict[str, str]) -> Diagnosis:
-        asked.append(patient)
-        return Diagnosis([healthy(), stormy()], [("server.log", 2, "what is this")])
+    def diagnose(request: DiagnosisRequest, master: str, conf: dict[str, str]) -> Diagnosis:
+        requests.append(request)
+        return Diagnosis([healthy(), stormy()], [("server.log", 2, "an unknown line")])
 
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", diagnose)
-    return asked
+    return requests
 
 
-def run(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["doctor", *words])
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["doctor", *arguments])
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_verdict_has_cause_culprit_evidence_and_remedy(examined: list[DiagnosisRequest]) -> None:
+def test_verdict_has_cause_culprit_evidence_and_remedy(requests: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log")
     assert code == 1
     assert "orders: poll_delay, caused by b" in out
@@ -87,26 +87,26 @@ def test_verdict_has_cause_culprit_evidence_and_remedy(examined: list[DiagnosisR
     assert "2 lines about groups not recognised" in err
 
 
-def test_json_has_the_verdicts_by_cluster_and_group(examined: list[DiagnosisRequest]) -> None:
+def test_json_has_the_verdicts_by_cluster_and_group(requests: list[DiagnosisRequest]) -> None:
     code, out, _ = run("server.log", "--json")
-    found = json.loads(out)["clusters"]["cluster"]["groups"]
+    groups = json.loads(out)["clusters"]["cluster"]["groups"]
     assert code == 1
-    assert set(found) == {"calm", "orders"}
-    assert list(found["orders"])[: len(KEYS)] == KEYS
-    assert found["orders"]["culprits"] == ["b"]
+    assert set(groups) == {"calm", "orders"}
+    assert list(groups["orders"])[: len(KEYS)] == KEYS
+    assert groups["orders"]["culprits"] == ["b"]
 
 
-def test_the_options_reach_the_job(examined: list[DiagnosisRequest], tmp_path: Path) -> None:
+def test_options_are_passed_to_the_job(requests: list[DiagnosisRequest], tmp_path: Path) -> None:
     run("a.log", "--group", "g", "--group", "h", "--since", "2026-01-01T00:00:00", "--clusters", str(tmp_path))
-    patient = examined[0]
-    assert list(patient.groups) == ["g", "h"]
-    assert patient.since_ms == 1_767_225_600_000
-    assert patient.clusters_dir == str(tmp_path.resolve())
-    assert list(patient.paths) == ["a.log", str(tmp_path.resolve())]
+    request = requests[0]
+    assert list(request.groups) == ["g", "h"]
+    assert request.since_ms == 1_767_225_600_000
+    assert request.clusters_dir == str(tmp_path.resolve())
+    assert list(request.paths) == ["a.log", str(tmp_path.resolve())]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         ((), "Nothing to read"),
         (("--clusters", "/nowhere/at/all"), "is not a directory"),
@@ -121,27 +121,33 @@ def test_the_options_reach_the_job(examined: list[DiagnosisRequest], tmp_path: P
         (("a.log", "--zone", "eu/=Mars"), "is not a time zone"),
         (("a.log", "--html", "/nowhere/at/all/report.html"), "cannot be written"),
         (("a.log", "--html", "/"), "cannot be written"),
-        (("/nowhere/server.log",), "/nowhere/server.log does not exist"),
+        (("/nowhere/server.log",), "No such file or directory: /nowhere/server.log."),
         (("EMPTY_FILE",), "no file, or only empty files"),
         (("EMPTY_DIRECTORY",), "no file, or only empty files"),
         (("EMPTY_FILE", "EMPTY_DIRECTORY"), "no file, or only empty files"),
         (("--bootstrap", "no port"), "no port"),
     ],
 )
-def test_wrong_input_is_one_sentence_and_exit_code_3(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_wrong_input_is_one_sentence_and_exit_code_3(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "empty.log").touch()
     (tmp_path / "empty").mkdir()
-    places = {"EMPTY_FILE": tmp_path / "empty.log", "EMPTY_DIRECTORY": tmp_path / "empty"}
-    code, out, err = run(*(str(places.get(word, word)) for word in words))
+    paths = {"EMPTY_FILE": tmp_path / "empty.log", "EMPTY_DIRECTORY": tmp_path / "empty"}
+    code, out, err = run(*(str(paths.get(argument, argument)) for argument in arguments))
     assert (code, out) == (3, "")
     assert err.startswith("slackwater: ")
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("verdicts", "code"),
-    [([healthy()], 0), ([healthy(), stormy()], 1), ([healthy(), untold()], 2), ([untold(), stormy()], 1), ([], 2)],
+    [
+        ([healthy()], 0),
+        ([healthy(), stormy()], 1),
+        ([healthy(), unknown_cause()], 2),
+        ([unknown_cause(), stormy()], 1),
+        ([], 2),
+    ],
 )
 def test_exit_codes(verdicts: list[Verdict], code: int) -> None:
     assert exit_code(verdicts) == code
@@ -165,14 +171,14 @@ def test_missing_authorization_fails_before_spark_starts() -> None:
     assert err.count("\n") == 1
 
 
-def test_a_running_cluster_is_called_by_its_id() -> None:
+def test_running_cluster_is_named_by_its_id() -> None:
     with Kafka() as kafka, Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
-        patient = with_cluster_id(DiagnosisRequest(bootstrap=kafka.bootstrap_servers))
-        assert patient.cluster == admin.cluster_id
+        request = with_cluster_id(DiagnosisRequest(bootstrap=kafka.bootstrap_servers))
+        assert request.cluster == admin.cluster_id
 
 
 def test_nothing_found_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: Diagnosis([]))
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: Diagnosis([]))
     code, _, err = run("--bootstrap", "localhost:9092", "--group", "ordres")
     assert code == 3
     assert err.startswith("slackwater: localhost:9092 contains nothing about group ordres")
@@ -181,17 +187,17 @@ def test_nothing_found_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nothing about a consumer group" in err
 
 
-def test_absent_group_is_reported(examined: list[DiagnosisRequest]) -> None:
+def test_absent_group_is_reported(requests: list[DiagnosisRequest]) -> None:
     code, out, err = run("logs", "--group", "orders", "--group", "ordres")
     assert code == 1
     assert "orders: poll_delay" in out
     assert "The input contains nothing about group ordres" in err
 
 
-def test_zones_for_all_files_or_by_path(examined: list[DiagnosisRequest]) -> None:
+def test_zones_for_all_files_or_by_path(requests: list[DiagnosisRequest]) -> None:
     run("a.log", "--zone", "Europe/Berlin", "--zone", "us-east/=America/New_York", "--zone", "b2.log=+02:00")
-    assert examined[0].zone == "Europe/Berlin"
-    assert examined[0].zones == {"us-east/": "America/New_York", "b2.log": "+02:00"}
+    assert requests[0].zone == "Europe/Berlin"
+    assert requests[0].zones == {"us-east/": "America/New_York", "b2.log": "+02:00"}
 
 
 def test_spark_start_error_is_one_line() -> None:
@@ -207,7 +213,7 @@ def test_verdicts_are_plain_values() -> None:
     json.dumps(to_json([stormy()]))
 
 
-def test_sub_directories_that_are_links_are_clusters_too(tmp_path: Path) -> None:
+def test_linked_sub_directories_are_clusters(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "server.log").write_text("a line")
     (tmp_path / "clusters").mkdir()
@@ -216,7 +222,7 @@ def test_sub_directories_that_are_links_are_clusters_too(tmp_path: Path) -> None
     assert [file.name for file in list_files(tmp_path / "clusters")] == ["server.log"]
 
 
-def test_verdict_is_printed_if_the_page_fails(examined: list[DiagnosisRequest]) -> None:
+def test_verdict_is_printed_if_the_page_fails(requests: list[DiagnosisRequest]) -> None:
     code, out, err = run("server.log", "--html", "/dev/full")
     assert code == 3
     assert "orders: poll_delay, caused by b" in out
@@ -224,9 +230,9 @@ def test_verdict_is_printed_if_the_page_fails(examined: list[DiagnosisRequest]) 
 
 
 def test_unrecognised_lines_are_reported_with_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    unread = [(f"server-{at}.log", 2, "what is this") for at in range(5)]
-    found = Diagnosis([healthy()], unread)
-    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: found)
+    unread = [(f"server-{number}.log", 2, "an unknown line") for number in range(5)]
+    diagnosis = Diagnosis([healthy()], unread)
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: diagnosis)
     code, out, err = run("logs", "--json")
     assert code == 0
     assert list(json.loads(out)) == ["clusters"]
@@ -236,10 +242,10 @@ def test_unrecognised_lines_are_reported_with_json(monkeypatch: pytest.MonkeyPat
 
 def test_settings_use_the_names_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "2026-11-15 19:15:58,706 WARNING kafka.coordinator.base Consumer poll timeout has expired."
-    seen = EvidenceLine(1, "client_log", "b polled late", "b.log:1", line)
-    cures = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
-    found = Diagnosis([replace(stormy(), evidence=(seen,), prescriptions=cures)])
-    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: found)
+    evidence = EvidenceLine(1, "client_log", "b polled late", "b.log:1", line)
+    prescriptions = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
+    diagnosis = Diagnosis([replace(stormy(), evidence=(evidence,), prescriptions=prescriptions)])
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: diagnosis)
     _, out, _ = run("logs")
     assert "       max_poll_interval_ms=9000\n" in out
     assert "caution: max.poll.interval.ms is also the rebalance timeout" in out
@@ -248,7 +254,7 @@ def test_settings_use_the_names_of_the_library(monkeypatch: pytest.MonkeyPatch) 
 
 def test_missing_sources_of_healthy_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     calm = replace(healthy(), missing=("add the clients' logs",))
-    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda patient, master, conf: Diagnosis([calm]))
+    monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: Diagnosis([calm]))
     _, out, _ = run("logs")
     assert out == "healthy: calm\n  not certain for calm: add the clients' logs\n"
 
@@ -262,27 +268,28 @@ def test_root_cause_of_spark_error_is_reported() -> None:
     assert java_error(printed) == "Invalid maximum heap size: -Xmxbanana"
 
 
-@pytest.mark.parametrize("words", [[], ["--json"]])
-def test_full_disk_and_closed_reader(words: list[str]) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_full_disk_and_closed_reader(options: list[str]) -> None:
     code = (
         "import sys; from slackwater.cli import doctor, main; from slackwater.doctor.diagnosis import Diagnosis; "
-        "from tests.doctor.scene import Scene; found = Diagnosis([Scene('calm').start('a', 'b').verdict()]); "
-        f"doctor.run_diagnosis = lambda *_: found; sys.argv = ['slackwater', 'doctor', 'logs', *{words}]; main()"
+        "from tests.doctor.scenario import Scenario; "
+        "diagnosis = Diagnosis([Scenario('calm').start('a', 'b').verdict()]); "
+        f"doctor.run_diagnosis = lambda *_: diagnosis; sys.argv = ['slackwater', 'doctor', 'logs', *{options}]; main()"
     )
     root = Path(__file__).parents[2]
 
-    def told(out: int) -> tuple[int, str]:
+    def run_with_stdout(out: int) -> tuple[int, str]:
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=root, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
-        return done.returncode, done.stderr
+        result = subprocess.run(command, cwd=root, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+        return result.returncode, result.stderr
 
     with Path("/dev/full").open("w") as full:
-        said = "slackwater: The verdict cannot be written to standard output: No space left on device.\n"
-        assert told(full.fileno()) == (3, said)
+        error = "slackwater: The verdict cannot be written to standard output: No space left on device.\n"
+        assert run_with_stdout(full.fileno()) == (3, error)
     read, write = os.pipe()
     os.close(read)
     try:
-        assert told(write) == (0, "")
+        assert run_with_stdout(write) == (0, "")
     finally:
         os.close(write)
 

@@ -1,4 +1,4 @@
-"""`slackwater groups` as a person and as a script use it."""
+"""`slackwater groups`: its tables, JSON output, confirmations and errors."""
 
 import json
 
@@ -25,49 +25,49 @@ def rows(text: str) -> list[dict[str, object]]:
 
 def test_groups_list_shows_lag(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "listed", 10, 4, 0)
-    done = slackwater("groups", "list", "--lag")
-    assert done.code == 0
-    assert lines(done.out)[0] == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "IDLE", "LAG", "COORDINATOR"]
+    result = slackwater("groups", "list", "--lag")
+    assert result.code == 0
+    assert lines(result.out)[0] == ["GROUP", "STATE", "TYPE", "PROTOCOL", "MEMBERS", "IDLE", "LAG", "COORDINATOR"]
     address = f"127.0.0.1:{admin.brokers()[0].port}"
-    assert ["listed", "Empty", "classic", "–", "0", "0", "16", address] in lines(done.out)
-    found = {row["group"]: row for row in rows(slackwater("groups", "list", "--lag", "--json").out)}["listed"]
-    assert (found["state"], found["lag"], found["members"]) == ("Empty", 16, 0)
+    assert ["listed", "Empty", "classic", "–", "0", "0", "16", address] in lines(result.out)
+    listed = {row["group"]: row for row in rows(slackwater("groups", "list", "--lag", "--json").out)}["listed"]
+    assert (listed["state"], listed["lag"], listed["members"]) == ("Empty", 16, 0)
     assert slackwater("groups", "list", "--state", "Dead").out == "There are no matching groups.\n"
 
 
 def test_describe_shows_a_stable_group(slackwater: Command, broker: Broker) -> None:
-    with ConsumerPool(broker.bootstrap_servers, "living", ["orders"]) as crowd:
-        crowd.join(4)
-        crowd.join(1, {"group.instance.id": "pod-4"})
-        crowd.settle(3)
-        crowd.commit({TopicPartition("orders", 0): 7})
-        generation = crowd.generation(crowd.consumers[0])
-        said = slackwater("groups", "describe", "living").out
-        facts = {words[0]: words[1:] for words in lines(said)}
+    with ConsumerPool(broker.bootstrap_servers, "living", ["orders"]) as pool:
+        pool.join(4)
+        pool.join(1, {"group.instance.id": "pod-4"})
+        pool.settle(3)
+        pool.commit({TopicPartition("orders", 0): 7})
+        generation = pool.generation(pool.consumers[0])
+        output = slackwater("groups", "describe", "living").out
+        facts = {columns[0]: columns[1:] for columns in lines(output)}
         assert facts["state"] == ["Stable"]
         assert facts["assignor"] == ["range"]
         assert facts["generation"][0] == str(generation)
         assert facts["coordinator"] == [broker.bootstrap_servers, "(broker", "1)"]
         assert facts["members"] == ["5,", "2", "of", "5", "idle"]
         assert " ".join(facts["lag"]) == "3 in 1 partition, 2 without an offset"
-        assert [words[:5] for words in lines(said) if words[0] == "orders"] == [
+        assert [columns[:5] for columns in lines(output) if columns[0] == "orders"] == [
             ["orders", "0", "7", "10", "3"],
             ["orders", "1", "–", "10", "–"],
             ["orders", "2", "–", "10", "–"],
         ]
-        assert said.count(" idle  ") == 2
+        assert output.count(" idle  ") == 2
         assert "TOPIC" not in slackwater("groups", "describe", "living", "--members").out
         assert "CLIENT" not in slackwater("groups", "describe", "living", "--offsets").out
         assert "TOPIC" not in slackwater("groups", "describe", "living", "--state").out
 
-        (found,) = rows(slackwater("groups", "describe", "living", "--json").out)
-        assert found["generation"] == generation
-        assert (found["member_count"], found["idle"], found["lag"], found["waiting_for"]) == (5, 2, 3, None)
-        members, offsets = found["members"], found["offsets"]
+        (group,) = rows(slackwater("groups", "describe", "living", "--json").out)
+        assert group["generation"] == generation
+        assert (group["member_count"], group["idle"], group["lag"], group["waiting_for"]) == (5, 2, 3, None)
+        members, offsets = group["members"], group["offsets"]
         assert isinstance(members, list)
         assert isinstance(offsets, list)
-        assert [one["instance"] for one in members].count("pod-4") == 1
-        assert [(one["partition"], one["committed"], one["lag"]) for one in offsets] == [
+        assert [member["instance"] for member in members].count("pod-4") == 1
+        assert [(offset["partition"], offset["committed"], offset["lag"]) for offset in offsets] == [
             (0, 7, 3),
             (1, None, None),
             (2, None, None),
@@ -80,11 +80,11 @@ def test_describe_shows_a_stable_group(slackwater: Command, broker: Broker) -> N
 def test_describe_shows_awaited_members(slackwater: Command, broker: Broker) -> None:
     with (
         ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as other,
-        ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as crowd,
+        ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as pool,
     ):
-        crowd.join(1, {"client.id": "slow"})
-        crowd.settle(3)
-        crowd.stall()
+        pool.join(1, {"client.id": "slow"})
+        pool.settle(3)
+        pool.stall()
         other.join(1, {"client.id": "quick"})
 
         def waiting() -> list[str]:
@@ -94,58 +94,62 @@ def test_describe_shows_awaited_members(slackwater: Command, broker: Broker) -> 
             return slackwater("groups", "describe", "stuck").out.splitlines()
 
         wait_until(lambda: bool(waiting()), _describe)
-        said = "\n".join(_describe())
-        assert "PreparingRebalance" in said
-        assert "orders 0-2 (awaited)" in said
-        (found,) = rows(slackwater("groups", "describe", "stuck", "--state", "--json").out)
-        assert found["waiting_exact"] is True
-        waited_for = found["waiting_for"]
-        assert isinstance(waited_for, list)
-        assert [one.rpartition("slow-")[0] for one in waited_for] == [""]
+        output = "\n".join(_describe())
+        assert "PreparingRebalance" in output
+        assert "orders 0-2 (awaited)" in output
+        (group,) = rows(slackwater("groups", "describe", "stuck", "--state", "--json").out)
+        assert group["waiting_exact"] is True
+        waiting_for = group["waiting_for"]
+        assert isinstance(waiting_for, list)
+        assert [member_id.rpartition("slow-")[0] for member_id in waiting_for] == [""]
 
 
 def test_unknown_group_is_exit_code_1(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "there", 1)
-    done = slackwater("groups", "describe", "ther")
-    assert done == (1, "", "slackwater: There is no group ther; did you mean there?\n")
+    result = slackwater("groups", "describe", "ther")
+    assert result == (1, "", "slackwater: There is no group ther; did you mean there?\n")
     assert slackwater("groups", "describe").code == 2
 
 
 def test_remove_members_shows_them_first(slackwater: Command, broker: Broker, admin: Admin) -> None:
-    with ConsumerPool(broker.bootstrap_servers, "removed", ["orders"]) as crowd:
-        crowd.join(1, {"client.id": "dynamic"})
-        crowd.join(1, {"group.instance.id": "pod-1"})
-        crowd.settle(3)
+    with ConsumerPool(broker.bootstrap_servers, "removed", ["orders"]) as pool:
+        pool.join(1, {"client.id": "dynamic"})
+        pool.join(1, {"group.instance.id": "pod-1"})
+        pool.settle(3)
 
         def ids() -> dict[str | None, str]:
             (group,) = admin.describe_groups(["removed"])
-            return {one.group_instance_id: one.member_id for one in group.members} if group.state == "Stable" else {}
+            return (
+                {member.group_instance_id: member.member_id for member in group.members}
+                if group.state == "Stable"
+                else {}
+            )
 
         before = ids()
-        done = slackwater("groups", "remove-members", "removed", "--all", "--dry-run")
-        assert done.code == 0
-        assert done.out.startswith("Would remove 2 members of group removed:\n")
-        assert "It is a dynamic member: if its process is alive, it will be back by itself" in done.out
-        assert "The static member will be back only if its process is alive." in done.out
+        result = slackwater("groups", "remove-members", "removed", "--all", "--dry-run")
+        assert result.code == 0
+        assert result.out.startswith("Would remove 2 members of group removed:\n")
+        assert "It is a dynamic member: if its process is alive, it will be back by itself" in result.out
+        assert "The static member will be back only if its process is alive." in result.out
         assert ids() == before
 
-        asked = slackwater("groups", "remove-members", "removed", "--all")
-        assert asked.code == 2
-        assert "no terminal to ask for confirmation; add --yes" in asked.err
+        unconfirmed = slackwater("groups", "remove-members", "removed", "--all")
+        assert unconfirmed.code == 2
+        assert "no terminal to ask for confirmation; add --yes" in unconfirmed.err
         assert ids() == before
 
-        done = slackwater("groups", "remove-members", "removed", "--member", before[None], "--yes")
-        assert done.code == 0
-        assert done.out.endswith("Removed 1 member of group removed.\n")
+        result = slackwater("groups", "remove-members", "removed", "--member", before[None], "--yes")
+        assert result.code == 0
+        assert result.out.endswith("Removed 1 member of group removed.\n")
         wait_until(lambda: ids().get(None) not in (None, before[None]), ids)
 
-        again = slackwater("groups", "remove-members", "removed", "--instance", "pod-1", "--yes", "--json")
-        (row,) = rows(again.out)
+        removed = slackwater("groups", "remove-members", "removed", "--instance", "pod-1", "--yes", "--json")
+        (row,) = rows(removed.out)
         assert (row["instance"], row["removed"], row["error"]) == ("pod-1", True, None)
 
-        unknown = slackwater("groups", "remove-members", "removed", "--member", "nobody", "--yes")
+        unknown = slackwater("groups", "remove-members", "removed", "--member", "absent", "--yes")
         assert unknown.code == 1
-        assert unknown.err.startswith("slackwater: Group removed has no member nobody; ")
+        assert unknown.err.startswith("slackwater: Group removed has no member absent; ")
     assert slackwater("groups", "remove-members", "removed").code == 2
 
 
@@ -160,7 +164,7 @@ def test_remove_members_shows_them_first(slackwater: Command, broker: Broker, ad
         (["--to-datetime", "1970-01-01T00:00:10"], [4, 3, 3]),
         (["--by-duration", "3650d"], [10, 10, 10]),
     ],
-    ids=lambda one: str(one[0]),
+    ids=lambda value: str(value[0]),
 )
 def test_reset_offsets_follows_its_option(
     slackwater: Command, admin: Admin, where: list[str], expected: list[int]
@@ -170,23 +174,23 @@ def test_reset_offsets_follows_its_option(
     planned = slackwater(*command, "--dry-run", "--json")
     assert planned.code == 0
     assert [(row["from"], row["to"], row["moved"]) for row in rows(planned.out)] == [
-        (5, one, False) for one in expected
+        (5, offset, False) for offset in expected
     ]
-    assert [at.offset for at in admin.committed("moved").values()] == [5, 5, 5]
-    done = slackwater(*command, "--yes")
-    assert done.out.endswith("Moved 3 offsets of group moved.\n")
-    assert [at.offset for _, at in sorted(admin.committed("moved").items())] == expected
+    assert [commit.offset for commit in admin.committed("moved").values()] == [5, 5, 5]
+    result = slackwater(*command, "--yes")
+    assert result.out.endswith("Moved 3 offsets of group moved.\n")
+    assert [commit.offset for _, commit in sorted(admin.committed("moved").items())] == expected
 
 
 def test_reset_names_partitions_and_clamped_offsets(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "scope", 5, 5, 5)
-    done = slackwater("groups", "reset-offsets", "scope", "--topic", "orders:0,2", "--to-offset", "99", "--yes")
-    assert "99 is beyond the log's end" in done.out
-    assert [at.offset for _, at in sorted(admin.committed("scope").items())] == [10, 5, 10]
+    result = slackwater("groups", "reset-offsets", "scope", "--topic", "orders:0,2", "--to-offset", "99", "--yes")
+    assert "99 is beyond the log's end" in result.out
+    assert [commit.offset for _, commit in sorted(admin.committed("scope").items())] == [10, 5, 10]
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "message"),
     [
         (["--all-topics"], "use exactly one of --to-earliest"),
         (["--all-topics", "--to-earliest", "--to-latest"], "use exactly one of --to-earliest"),
@@ -196,21 +200,21 @@ def test_reset_names_partitions_and_clamped_offsets(slackwater: Command, admin: 
         (["--all-topics", "--by-duration", "long"], "--by-duration long is not a duration"),
         (["--all-topics", "--to-latest", "--json"], "--json does not ask for confirmation; add --yes"),
     ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_invalid_reset_is_one_sentence(slackwater: Command, admin: Admin, words: list[str], sentence: str) -> None:
+def test_invalid_reset_is_one_sentence(slackwater: Command, admin: Admin, arguments: list[str], message: str) -> None:
     set_offsets(admin, "wrong", 5)
-    done = slackwater("groups", "reset-offsets", "wrong", *words)
-    assert done.code == 2
-    assert done.err.startswith(f"slackwater: {sentence}")
-    assert done.err.count("\n") == 1
-    assert [at.offset for at in admin.committed("wrong").values()] == [5]
+    result = slackwater("groups", "reset-offsets", "wrong", *arguments)
+    assert result.code == 2
+    assert result.err.startswith(f"slackwater: {message}")
+    assert result.err.count("\n") == 1
+    assert [commit.offset for commit in admin.committed("wrong").values()] == [5]
 
 
 def test_group_with_members_is_not_reset_or_deleted(slackwater: Command, broker: Broker) -> None:
-    with ConsumerPool(broker.bootstrap_servers, "alive", ["orders"]) as crowd:
-        crowd.join()
-        crowd.settle(3)
+    with ConsumerPool(broker.bootstrap_servers, "alive", ["orders"]) as pool:
+        pool.join()
+        pool.settle(3)
         reset = slackwater("groups", "reset-offsets", "alive", "--topic", "orders", "--to-latest", "--dry-run")
         assert (reset.code, reset.out) == (1, "")
         assert "is Stable with 1 member" in reset.err
@@ -223,11 +227,11 @@ def test_group_with_members_is_not_reset_or_deleted(slackwater: Command, broker:
 def test_delete_groups_and_offsets(slackwater: Command, admin: Admin) -> None:
     set_offsets(admin, "gone", 5, 5)
     assert slackwater("groups", "delete", "gone", "--dry-run").code == 0
-    forgotten = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--dry-run", "--json")
-    assert [row["deleted"] for row in rows(forgotten.out)] == [False, False]
+    planned = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--dry-run", "--json")
+    assert [row["deleted"] for row in rows(planned.out)] == [False, False]
     assert len(admin.committed("gone")) == 2
-    done = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--yes")
-    assert done.out.endswith("Deleted 2 offsets of group gone.\n")
+    result = slackwater("groups", "delete-offsets", "gone", "--topic", "orders", "--yes")
+    assert result.out.endswith("Deleted 2 offsets of group gone.\n")
     assert admin.committed("gone") == {}
 
     set_offsets(admin, "gone", 5, 5)
@@ -239,9 +243,9 @@ def test_delete_groups_and_offsets(slackwater: Command, admin: Admin) -> None:
 def test_bootstrap_address_precedence(
     slackwater: Command, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    nowhere = slackwater("groups", "list", "--bootstrap", "127.0.0.1:1")
-    assert nowhere.code == 1
-    assert nowhere.err == (
+    unreachable = slackwater("groups", "list", "--bootstrap", "127.0.0.1:1")
+    assert unreachable.code == 1
+    assert unreachable.err == (
         "slackwater: No broker can be reached. 127.0.0.1:1 could not be reached: Connection refused.\n"
     )
     file = tmp_path_factory.mktemp("config") / "client.properties"
@@ -254,11 +258,11 @@ def test_bootstrap_address_precedence(
 
 
 def test_confirmation_can_be_refused(slackwater: Command, admin: Admin) -> None:
-    set_offsets(admin, "asked", 5)
-    command = ["groups", "reset-offsets", "asked", "--all-topics", "--to-earliest"]
-    refused = slackwater(*command, stdin="n\n", kind=Terminal)
-    assert refused.code == 1
-    assert refused.out.endswith("Nothing was changed.\n")
-    assert [at.offset for at in admin.committed("asked").values()] == [5]
-    assert slackwater(*command, stdin="y\n", kind=Terminal).out.endswith("Moved 1 offset of group asked.\n")
-    assert [at.offset for at in admin.committed("asked").values()] == [0]
+    set_offsets(admin, "confirmed", 5)
+    command = ["groups", "reset-offsets", "confirmed", "--all-topics", "--to-earliest"]
+    declined = slackwater(*command, stdin="n\n", kind=Terminal)
+    assert declined.code == 1
+    assert declined.out.endswith("Nothing was changed.\n")
+    assert [commit.offset for commit in admin.committed("confirmed").values()] == [5]
+    assert slackwater(*command, stdin="y\n", kind=Terminal).out.endswith("Moved 1 offset of group confirmed.\n")
+    assert [commit.offset for commit in admin.committed("confirmed").values()] == [0]

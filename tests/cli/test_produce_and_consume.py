@@ -1,4 +1,4 @@
-"""`slackwater produce` and `slackwater consume` as a person and as a script use them."""
+"""`slackwater produce` and `slackwater consume`: formats, offsets, signals and errors."""
 
 import json
 import os
@@ -20,15 +20,15 @@ TIMEOUT_S = 60.0
 
 @pytest.fixture
 def topic(admin: Admin, request: pytest.FixtureRequest) -> str:
-    """A topic of its own, of one partition."""
+    """A new topic with one partition."""
     name = f"lines-{abs(hash(request.node.name))}"
     admin.create_topic(name, 1)
     return name
 
 
 def test_produced_lines_are_consumed(slackwater: Command, topic: str) -> None:
-    done = slackwater("produce", topic, stdin="one\ntwo\r\n\nlast")
-    assert done == (0, f"Wrote 4 records to {topic}.\n", "")
+    result = slackwater("produce", topic, stdin="one\ntwo\r\n\nlast")
+    assert result == (0, f"Wrote 4 records to {topic}.\n", "")
     assert slackwater("consume", topic, "--from-beginning", "--max", 4).out == "one\ntwo\n\nlast\n"
     assert slackwater("consume", topic, "--from-beginning", "--to-end").out == "one\ntwo\n\nlast\n"
     assert slackwater("consume", topic, "--partition", 0, "--offset", 3, "--to-end").out == "last\n"
@@ -37,10 +37,10 @@ def test_produced_lines_are_consumed(slackwater: Command, topic: str) -> None:
 def test_keys_headers_and_formats(slackwater: Command, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "records.txt"
     file.write_text("a\tone\nb\ttwo\tmore\n")
-    done = slackwater("produce", topic, "--file", file, "-k", r"\t", "--header", "from=test", "--json")
-    assert [(row["partition"], row["offset"]) for row in map(json.loads, done.out.splitlines())] == [(0, 0), (0, 1)]
-    form = slackwater("consume", topic, "--from-beginning", "--to-end", "--format", r"%t/%p/%o %k=%v [%h] 100%%\n")
-    assert form.out == f"{topic}/0/0 a=one [from=test] 100%\n{topic}/0/1 b=two\tmore [from=test] 100%\n"
+    result = slackwater("produce", topic, "--file", file, "-k", r"\t", "--header", "from=test", "--json")
+    assert [(row["partition"], row["offset"]) for row in map(json.loads, result.out.splitlines())] == [(0, 0), (0, 1)]
+    formatted = slackwater("consume", topic, "--from-beginning", "--to-end", "--format", r"%t/%p/%o %k=%v [%h] 100%%\n")
+    assert formatted.out == f"{topic}/0/0 a=one [from=test] 100%\n{topic}/0/1 b=two\tmore [from=test] 100%\n"
     assert slackwater("produce", topic, "--key", "k", stdin="v").code == 0
     assert slackwater("consume", topic, "--partition", 0, "--offset", 2, "--to-end", "-f", "%k:%v").out == "k:v"
 
@@ -62,10 +62,10 @@ def test_consume_json_is_produce_input(slackwater: Command, topic: str, admin: A
     assert rows[2]["value"] == '{"nested": [1, 2]}'
     assert rows[3]["value"] is None
 
-    admin.create_topic(f"{topic}-again", 1)
-    assert slackwater("produce", f"{topic}-again", "--from-json", stdin=first).code == 0
-    again = slackwater("consume", f"{topic}-again", "--from-beginning", "--to-end", "--json").out
-    assert again.replace("-again", "") == first
+    admin.create_topic(f"{topic}-copied", 1)
+    assert slackwater("produce", f"{topic}-copied", "--from-json", stdin=first).code == 0
+    copied = slackwater("consume", f"{topic}-copied", "--from-beginning", "--to-end", "--json").out
+    assert copied.replace("-copied", "") == first
 
 
 def test_group_commits_printed_records(slackwater: Command, topic: str, admin: Admin) -> None:
@@ -74,14 +74,14 @@ def test_group_commits_printed_records(slackwater: Command, topic: str, admin: A
     assert slackwater(*command, "--max", 3).out == "0\n1\n2\n"
     assert admin.committed(topic)[TopicPartition(topic, 0)].offset == 3
     assert slackwater(*command, "--max", 7).out == "".join(f"{number}\n" for number in range(3, 10))
-    done = slackwater(*command, "--max", 1, "--timeout", 0.2)
-    assert (done.code, done.out) == (1, "")
+    result = slackwater(*command, "--max", 1, "--timeout", 0.2)
+    assert (result.code, result.out) == (1, "")
     assert slackwater(*command, "--timeout", 0.2).code == 0
 
 
 @pytest.fixture
 def endless(broker: Broker, topic: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A consumer that has printed ten lines, and waits for more."""
+    """A consumer process that has printed ten lines and waits for more."""
     command = [sys.executable, "-m", "slackwater", "consume", topic, "--group", topic, "--from-beginning"]
     environment = os.environ | {"SLACKWATER_BOOTSTRAP": broker.bootstrap_servers}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
@@ -94,18 +94,18 @@ def endless(broker: Broker, topic: str) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
 def test_stopped_consumer_commits_and_leaves(
     slackwater: Command,
     topic: str,
     admin: Admin,
     request: pytest.FixtureRequest,
-    how: signal.Signals,
+    number: signal.Signals,
     code: int,
 ) -> None:
-    slackwater("produce", topic, stdin="".join(f"{number}\n" for number in range(10)))
+    slackwater("produce", topic, stdin="".join(f"{value}\n" for value in range(10)))
     process: subprocess.Popen[bytes] = request.getfixturevalue("endless")
-    process.send_signal(how)
+    process.send_signal(number)
     assert process.wait(TIMEOUT_S) == code
     assert process.stderr is not None
     assert process.stderr.read() == b""
@@ -114,7 +114,7 @@ def test_stopped_consumer_commits_and_leaves(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    ("arguments", "code", "message"),
     [
         (["consume", "order"], 1, "There is no topic order; did you mean orders?"),
         (["consume", "order", "--group", "g"], 1, "There is no topic order; did you mean orders?"),
@@ -131,17 +131,17 @@ def test_stopped_consumer_commits_and_leaves(
         (["produce", "orders", "--set", "acks"], 2, "--set acks is not a setting. Use --set name=value."),
         (["produce", "orders", "--set", "ack=all"], 2, "ack is no setting of this client; did you mean acks?"),
     ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_invalid_arguments_are_one_sentence(slackwater: Command, words: list[str], code: int, sentence: str) -> None:
-    done = slackwater(*words)
-    assert (done.code, done.out) == (code, "")
-    assert done.err.startswith(f"slackwater: {sentence}")
-    assert done.err.count("\n") == 1
+def test_invalid_arguments_are_one_sentence(slackwater: Command, arguments: list[str], code: int, message: str) -> None:
+    result = slackwater(*arguments)
+    assert (result.code, result.out) == (code, "")
+    assert result.err.startswith(f"slackwater: {message}")
+    assert result.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "line", "sentence"),
+    ("arguments", "line", "message"),
     [
         (["-k", ":"], "no separator", "line 2 has no ':' between key and value."),
         (["--from-json"], "{", "line 2 is no JSON: "),
@@ -151,19 +151,19 @@ def test_invalid_arguments_are_one_sentence(slackwater: Command, words: list[str
         (["--from-json"], '{"partition": "x"}', "line 2: partition is 'x', which is not a whole number."),
         (["--from-json"], '{"headers": [1]}', "line 2: headers must be a list of objects"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_invalid_line_is_named_after_writing_earlier_ones(
-    slackwater: Command, topic: str, words: list[str], line: str, sentence: str
+    slackwater: Command, topic: str, arguments: list[str], line: str, message: str
 ) -> None:
-    good = "k:v" if "-k" in words else '{"value": "v"}'
-    done = slackwater("produce", topic, *words, stdin=f"{good}\n{line}\n{good}\n")
-    assert (done.code, done.out) == (2, f"Wrote 1 record to {topic}.\n")
-    assert done.err.startswith(f"slackwater: {sentence}")
+    good = "k:v" if "-k" in arguments else '{"value": "v"}'
+    result = slackwater("produce", topic, *arguments, stdin=f"{good}\n{line}\n{good}\n")
+    assert (result.code, result.out) == (2, f"Wrote 1 record to {topic}.\n")
+    assert result.err.startswith(f"slackwater: {message}")
 
 
 def test_failed_records_are_counted(slackwater: Command, topic: str, admin: Admin) -> None:
     admin.alter_configs("topic", topic, {"max.message.bytes": "200"})
-    done = slackwater("produce", topic, "--set", "linger.ms=0", stdin="x" * 500 + "\n")
-    assert (done.code, done.out) == (1, f"Wrote 0 records to {topic}.\n")
-    assert done.err.startswith("slackwater: 1 record was not written: ")
+    result = slackwater("produce", topic, "--set", "linger.ms=0", stdin="x" * 500 + "\n")
+    assert (result.code, result.out) == (1, f"Wrote 0 records to {topic}.\n")
+    assert result.err.startswith("slackwater: 1 record was not written: ")

@@ -13,12 +13,12 @@ from slackwater.cli.app import app
 FULL = "slackwater: The output cannot be written: No space left on device.\n"
 
 
-def _run(words: list[str], stdout: int, *, buffered: bool) -> subprocess.CompletedProcess[str]:
+def _run(arguments: list[str], stdout: int, *, buffered: bool) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     if not buffered:
         environment["PYTHONUNBUFFERED"] = "1"
     return subprocess.run(
-        [sys.executable, "-m", "slackwater", *words],
+        [sys.executable, "-m", "slackwater", *arguments],
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
@@ -28,23 +28,23 @@ def _run(words: list[str], stdout: int, *, buffered: bool) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize(("words", "code"), [(["watch", "--prometheus"], 3), (["--version"], 1), (["--help"], 1)])
-def test_full_disk_prints_one_sentence(words: list[str], code: int, buffered: bool) -> None:
+@pytest.mark.parametrize(("arguments", "code"), [(["watch", "--prometheus"], 3), (["--version"], 1), (["--help"], 1)])
+def test_full_disk_prints_one_sentence(arguments: list[str], code: int, buffered: bool) -> None:
     with Path("/dev/full").open("w") as full:
-        done = _run(words, full.fileno(), buffered=buffered)
-    assert (done.returncode, done.stderr) == (code, FULL)
+        result = _run(arguments, full.fileno(), buffered=buffered)
+    assert (result.returncode, result.stderr) == (code, FULL)
 
 
 @pytest.mark.parametrize("buffered", [True, False])
-@pytest.mark.parametrize(("words", "code"), [(["watch", "--prometheus"], 2), (["--version"], 1)])
-def test_closed_reader_is_silent(words: list[str], code: int, buffered: bool) -> None:
+@pytest.mark.parametrize(("arguments", "code"), [(["watch", "--prometheus"], 2), (["--version"], 1)])
+def test_closed_reader_is_silent(arguments: list[str], code: int, buffered: bool) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        done = _run(words, write, buffered=buffered)
+        result = _run(arguments, write, buffered=buffered)
     finally:
         os.close(write)
-    assert (done.returncode, done.stderr) == (code, "")
+    assert (result.returncode, result.stderr) == (code, "")
 
 
 def test_late_flush_error_is_reported() -> None:
@@ -52,10 +52,10 @@ def test_late_flush_error_is_reported() -> None:
     code = "import sys; from slackwater.cli import app, program; app.app = lambda: print('x'); program.main()"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=environment
         )
-    assert (done.returncode, done.stderr) == (1, FULL)
+    assert (result.returncode, result.stderr) == (1, FULL)
 
 
 def test_broker_help_and_usage_errors() -> None:
@@ -70,5 +70,5 @@ def test_program_does_not_import_slow_libraries() -> None:
         "print([name for name in ('numpy', 'rich', 'crc32c', 'cramjam', 'prometheus_client', 'pyarrow') "
         "if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""`slackwater soak` as a person uses it."""
+"""`slackwater soak`: reports, replay and errors."""
 
 import json
 import subprocess
@@ -14,61 +14,61 @@ from slackwater.sim.soak import Failure
 from ..sim.broken_machines import BROKEN
 
 
-def _slackwater(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from slackwater.cli import main; main()", *words]
+def _slackwater(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from slackwater.cli import main; main()", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_soak_without_failures_exits_0() -> None:
-    done = _slackwater("soak", "--runs", "3")
+    result = _slackwater("soak", "--runs", "3")
 
-    assert done.returncode == 0
-    assert done.stdout.startswith("3 runs, 0 failed: ")
+    assert result.returncode == 0
+    assert result.stdout.startswith("3 runs, 0 failed: ")
 
 
 def test_soak_report_as_json() -> None:
-    account = json.loads(_slackwater("soak", "--runs", "2", "--seed", "5", "--json").stdout)
+    report = json.loads(_slackwater("soak", "--runs", "2", "--seed", "5", "--json").stdout)
 
-    assert account["runs"] == 2
-    assert account["failures"] == []
+    assert report["runs"] == 2
+    assert report["failures"] == []
 
 
 def test_replay_prints_the_events_of_a_seed() -> None:
-    done = _slackwater("soak", "--replay", "3")
+    result = _slackwater("soak", "--replay", "3")
 
-    assert done.returncode == 0
-    assert "rebalance_completed" in done.stdout
-    assert done.stdout.endswith("seed 3: all checks passed\n")
+    assert result.returncode == 0
+    assert "rebalance_completed" in result.stdout
+    assert result.stdout.endswith("seed 3: all checks passed\n")
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "message"),
     [
         (("--runs", "0"), "slackwater: --runs is 0; use 1 or more.\n"),
         (("--keep-going", "0"), "slackwater: --keep-going is 0; use 1 or more.\n"),
     ],
 )
-def test_invalid_number_is_exit_code_2(words: tuple[str, ...], sentence: str) -> None:
-    done = _slackwater("soak", *words)
+def test_invalid_number_is_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
+    result = _slackwater("soak", *arguments)
 
-    assert (done.returncode, done.stderr, done.stdout) == (2, sentence, "")
+    assert (result.returncode, result.stderr, result.stdout) == (2, message, "")
 
 
 def test_ctrl_c_prints_the_report_and_exits_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = soak.run_seed
+    original = soak.run_seed
 
-    def play(seed: int) -> tuple[Simulation, Failure | None]:
+    def interrupt_seed_2(seed: int) -> tuple[Simulation, Failure | None]:
         if seed == 2:
             raise KeyboardInterrupt
-        return whole(seed)
+        return original(seed)
 
-    monkeypatch.setattr(soak, "run_seed", play)
-    with pytest.raises(SystemExit) as ended:
+    monkeypatch.setattr(soak, "run_seed", interrupt_seed_2)
+    with pytest.raises(SystemExit) as exited:
         app(["soak", "--runs", "50"])
 
-    assert ended.value.code == 130
+    assert exited.value.code == 130
     assert capsys.readouterr().out.startswith("2 runs, 0 failed: ")
 
 
@@ -80,10 +80,10 @@ def test_failed_check_is_reported_with_its_replay(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     BROKEN["generation_is_not_counted_up"](monkeypatch)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exited:
         app(["soak", "--runs", "50"])
 
-    assert ended.value.code == 1
+    assert exited.value.code == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("seed ")
     assert any(line.startswith("replay: .venv/bin/slackwater soak --replay ") for line in lines)

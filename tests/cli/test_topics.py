@@ -1,4 +1,4 @@
-"""`slackwater topics` as a person and as a script use it."""
+"""`slackwater topics`: its tables, JSON output, confirmations and errors."""
 
 import json
 
@@ -18,8 +18,8 @@ def test_list_and_describe_topics(slackwater: Command) -> None:
         "orders",
         "payments",
     }
-    (found,) = map(json.loads, slackwater("topics", "describe", "orders", "--json").out.splitlines())
-    assert [(one["partition"], one["start"], one["end"], one["leader"]) for one in found["partitions"]] == [
+    (topic,) = map(json.loads, slackwater("topics", "describe", "orders", "--json").out.splitlines())
+    assert [(row["partition"], row["start"], row["end"], row["leader"]) for row in topic["partitions"]] == [
         (number, 0, 10, 1) for number in range(3)
     ]
     described = slackwater("topics", "describe", "orders").out.splitlines()
@@ -33,16 +33,16 @@ def test_list_and_describe_topics(slackwater: Command) -> None:
 
 
 def test_create_topic(slackwater: Command, admin: Admin) -> None:
-    create = ["topics", "create", "made", "--partitions", "2", "--set", "retention.ms=60000"]
-    assert slackwater(*create, "--dry-run").out == "Topic made could be created.\n"
-    assert "made" not in {one.name for one in admin.list_topics()}
-    assert slackwater(*create).out == "Created topic made.\n"
-    again = slackwater(*create)
-    assert again.code == 1
-    assert "already exists" in again.err
+    create = ["topics", "create", "fresh", "--partitions", "2", "--set", "retention.ms=60000"]
+    assert slackwater(*create, "--dry-run").out == "Topic fresh could be created.\n"
+    assert "fresh" not in {topic.name for topic in admin.list_topics()}
+    assert slackwater(*create).out == "Created topic fresh.\n"
+    repeated = slackwater(*create)
+    assert repeated.code == 1
+    assert "already exists" in repeated.err
     assert slackwater(*create, "--if-not-exists").code == 0
-    assert json.loads(slackwater(*create, "--if-not-exists", "--json").out) == {"topic": "made", "created": False}
-    assert admin.describe_configs("topic", "made")["retention.ms"].value == "60000"
+    assert json.loads(slackwater(*create, "--if-not-exists", "--json").out) == {"topic": "fresh", "created": False}
+    assert admin.describe_configs("topic", "fresh")["retention.ms"].value == "60000"
     assert slackwater("topics", "create", "other", "--partitions", "0").code == 2
     assert slackwater("topics", "create", "other", "--set", "retention").err == (
         "slackwater: --set retention is not a setting. Use --set name=value.\n"
@@ -75,8 +75,8 @@ def test_delete_topics_needs_confirmation(slackwater: Command, admin: Admin) -> 
     admin.create_topic("doomed", 1)
     assert slackwater("topics", "delete", "doomed").code == 2
     assert slackwater("topics", "delete", "doomed", "--dry-run").out.startswith("Would delete 1 topic:\n")
-    assert "doomed" in {one.name for one in admin.list_topics()}
+    assert "doomed" in {topic.name for topic in admin.list_topics()}
     assert slackwater("topics", "delete", "doomed", "absent", "--yes").code == 1
-    assert "doomed" in {one.name for one in admin.list_topics()}
+    assert "doomed" in {topic.name for topic in admin.list_topics()}
     assert slackwater("topics", "delete", "doomed", "--yes").out.endswith("Deleted 1 topic.\n")
-    assert "doomed" not in {one.name for one in admin.list_topics()}
+    assert "doomed" not in {topic.name for topic in admin.list_topics()}

@@ -1,4 +1,4 @@
-"""`slackwater watch` on a broker: what begins, what ends, its exit codes, and what it says to wrong input."""
+"""`slackwater watch` on a broker: alerts that begin and end, exit codes and errors."""
 
 import json
 import queue
@@ -20,17 +20,17 @@ from slackwater.testing.kafka import Kafka
 from tests.client.consumer_pool import ConsumerPool
 from tests.waiting import wait_until
 
-from .conftest import Command, Done
+from .conftest import Command, CommandResult
 
 DEADLINE_S = 60.0
-AT_ONCE = "[IdleMembers]\nfor_s = 0\n[RebalancesTooOften]\noff = true\n"
+IMMEDIATE_RULES = "[IdleMembers]\nfor_s = 0\n[RebalancesTooOften]\noff = true\n"
 
 
 @pytest.fixture
-def at_once(tmp_path: Path) -> Path:
-    """Rules under which idle members are told at once, and rebalances not at all."""
+def immediate_rules(tmp_path: Path) -> Path:
+    """Rules that report idle members at once and ignore rebalances."""
     path = tmp_path / "rules.toml"
-    path.write_text(AT_ONCE)
+    path.write_text(IMMEDIATE_RULES)
     return path
 
 
@@ -38,51 +38,53 @@ def objects(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_group_with_work_for_everybody_is_calm(slackwater: Command, broker: Broker) -> None:
-    with ConsumerPool(broker.bootstrap_servers, "watched-calm", ["orders"]) as crowd:
-        crowd.join()
-        crowd.settle(3)
-        done = slackwater("watch", "--once", "--group", "watched-calm")
-    assert done.code == 0
-    assert "1 check" in done.out
-    assert done.out.endswith(": no alert.\n")
-    assert "rebalances are counted by __group_events" in done.err
+def test_group_without_idle_members_has_no_alert(slackwater: Command, broker: Broker) -> None:
+    with ConsumerPool(broker.bootstrap_servers, "watched-calm", ["orders"]) as pool:
+        pool.join()
+        pool.settle(3)
+        result = slackwater("watch", "--once", "--group", "watched-calm")
+    assert result.code == 0
+    assert "1 check" in result.out
+    assert result.out.endswith(": no alert.\n")
+    assert "rebalances are counted by __group_events" in result.err
 
 
-def test_members_without_partitions_are_an_alert(slackwater: Command, broker: Broker, at_once: Path) -> None:
-    with ConsumerPool(broker.bootstrap_servers, "watched-idle", ["payments"]) as crowd:
-        crowd.join(2)
-        crowd.settle(1)
-        done = slackwater("watch", "--once", "--group", "watched-idle", "--rules", at_once)
-        soon = slackwater("watch", "--once", "--json", "--group", "watched-idle")
-    assert done.code == 1
-    assert "ALERT    watched-idle  IdleMembers: 1 of 2 members have no partition: consumer-watched-idle-" in done.out
-    assert "First: there are more members than partitions" in done.out
-    pending = next(one for one in objects(soon.out) if one.get("rule") == "IdleMembers")
+def test_idle_members_are_an_alert(slackwater: Command, broker: Broker, immediate_rules: Path) -> None:
+    with ConsumerPool(broker.bootstrap_servers, "watched-idle", ["payments"]) as pool:
+        pool.join(2)
+        pool.settle(1)
+        result = slackwater("watch", "--once", "--group", "watched-idle", "--rules", immediate_rules)
+        default_rules = slackwater("watch", "--once", "--json", "--group", "watched-idle")
+    assert result.code == 1
+    assert "ALERT    watched-idle  IdleMembers: 1 of 2 members have no partition: consumer-watched-idle-" in result.out
+    assert "First: there are more members than partitions" in result.out
+    pending = next(alert for alert in objects(default_rules.out) if alert.get("rule") == "IdleMembers")
     assert (pending["event"], pending["value"], pending["for_s"]) == ("alert_pending", 1, 600)
 
 
-def test_members_that_go_and_come_are_an_alert(slackwater: Command, broker: Broker) -> None:
-    with ConsumerPool(broker.bootstrap_servers, "watched-storm", ["orders"]) as crowd:
-        crowd.join(2)
-        crowd.settle(3)
-        crowd.leave()
-        crowd.settle(3)
-        crowd.join()
-        crowd.settle(3)
+def test_frequent_rebalances_are_an_alert(slackwater: Command, broker: Broker) -> None:
+    with ConsumerPool(broker.bootstrap_servers, "watched-storm", ["orders"]) as pool:
+        pool.join(2)
+        pool.settle(3)
+        pool.leave()
+        pool.settle(3)
+        pool.join()
+        pool.settle(3)
 
-        def fired() -> Done | None:
-            done = slackwater("watch", "--once", "--group", "watched-storm")
-            return done if done.code == 1 else None  # what happened is written down a moment later
+        def fired() -> CommandResult | None:
+            result = slackwater("watch", "--once", "--group", "watched-storm")
+            return result if result.code == 1 else None  # events are written with a delay
 
-        done = wait_until(fired, lambda: "no alert", DEADLINE_S)
-    assert done is not None
-    assert re.search(r"ALERT    watched-storm  RebalancesTooOften: \d rebalances in the last hour, the last ", done.out)
-    assert "First: run slackwater doctor to find which member starts them, and why." in done.out
+        result = wait_until(fired, lambda: "no alert", DEADLINE_S)
+    assert result is not None
+    assert re.search(
+        r"ALERT    watched-storm  RebalancesTooOften: \d rebalances in the last hour, the last ", result.out
+    )
+    assert "First: run slackwater doctor to find which member starts them, and why." in result.out
 
 
-class Running:
-    """The command as a process, and the objects that it has printed."""
+class WatchProcess:
+    """The command as a process, and the JSON objects that it has printed."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
@@ -95,57 +97,66 @@ class Running:
         for line in self.process.stdout:
             self._lines.put(json.loads(line))
 
-    def end(self) -> None:
-        """Whatever happened, leave no process behind."""
+    def kill(self) -> None:
+        """Kill the process and close its output."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
 
-    def next(self, what: str) -> dict[str, object]:
+    def next(self, kind: str) -> dict[str, object]:
         """The next object of this kind."""
-        while (found := self._lines.get(timeout=DEADLINE_S))["event"] != what:
+        while (event := self._lines.get(timeout=DEADLINE_S))["event"] != kind:
             pass
-        return found
+        return event
 
 
 @contextmanager
-def running(*words: object) -> Iterator[Running]:
-    command = [sys.executable, "-m", "slackwater", "watch", "--json", *map(str, words)]
-    watch = Running(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+def running(*arguments: object) -> Iterator[WatchProcess]:
+    command = [sys.executable, "-m", "slackwater", "watch", "--json", *map(str, arguments)]
+    watch = WatchProcess(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     try:
         yield watch
     finally:
-        watch.end()
+        watch.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_alert_begins_and_ends_until_ctrl_c(broker: Broker, at_once: Path, number: signal.Signals) -> None:
+def test_alert_begins_and_ends_until_ctrl_c(broker: Broker, immediate_rules: Path, number: signal.Signals) -> None:
     group = f"watched-{number.name.lower()}"
-    with ConsumerPool(broker.bootstrap_servers, group, ["payments"]) as crowd:
-        crowd.join()
-        crowd.settle(1)
-        words = ("--bootstrap", broker.bootstrap_servers, "--group", group, "--interval", "0.1s", "--rules", at_once)
-        with running(*words) as watch:
+    with ConsumerPool(broker.bootstrap_servers, group, ["payments"]) as pool:
+        pool.join()
+        pool.settle(1)
+        arguments = (
+            "--bootstrap",
+            broker.bootstrap_servers,
+            "--group",
+            group,
+            "--interval",
+            "0.1s",
+            "--rules",
+            immediate_rules,
+        )
+        with running(*arguments) as watch:
             assert watch.next("watching")["groups"] == [group]
-            crowd.join()
+            pool.join()
             assert watch.next("alert_began")["rule"] == "IdleMembers"
-            crowd.leave()
+            pool.leave()
             assert watch.next("alert_ended")["rule"] == "IdleMembers"
             watch.process.send_signal(number)
-            account = watch.next("account")
+            summary = watch.next("account")
             assert watch.process.wait(DEADLINE_S) == 1
-    assert account["fired"] == [{"group": group, "rule": "IdleMembers"}]
-    assert account["firing"] == []
+    assert summary["fired"] == [{"group": group, "rule": "IdleMembers"}]
+    assert summary["firing"] == []
 
 
 def test_unreachable_cluster_is_unknown(slackwater: Command) -> None:
-    done = slackwater("watch", "--for", "0.2s", "--interval", "0.1s", "--bootstrap", "127.0.0.1:1")
-    assert done.code == 2
-    assert done.out.endswith("none succeeded: state unknown.\n")
-    assert done.err.count("\n") == 1
-    assert "127.0.0.1:1 could not be reached" in done.err
+    result = slackwater("watch", "--for", "0.2s", "--interval", "0.1s", "--bootstrap", "127.0.0.1:1")
+    assert result.code == 2
+    assert result.out.endswith("none succeeded: state unknown.\n")
+    assert result.err.count("\n") == 1
+    assert "127.0.0.1:1 could not be reached" in result.err
 
 
 def test_without_authorization_snapshots_are_compared(slackwater: Command) -> None:
@@ -156,9 +167,9 @@ def test_without_authorization_snapshots_are_compared(slackwater: Command) -> No
         with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
             admin.alter_offsets("g", {TopicPartition("t", 0): 1})
         kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
-        done = slackwater("watch", "--once", "--json", "--bootstrap", kafka.bootstrap_servers)
-    assert done.code == 0
-    start = objects(done.out)[0]
+        result = slackwater("watch", "--once", "--json", "--bootstrap", kafka.bootstrap_servers)
+    assert result.code == 0
+    start = objects(result.out)[0]
     assert start["counted_by"] == ["members and partitions at each check"]
     assert start["not_measured"] == ["RebalancesFail"]
 
@@ -169,12 +180,12 @@ def test_unauthorized_group_is_unknown(slackwater: Command) -> None:
         with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
             admin.alter_offsets("g", {TopicPartition("t", 0): 0})
         kafka.fail("DescribeGroups", "GROUP_AUTHORIZATION_FAILED", times=None)
-        done = slackwater("watch", "--once", "--bootstrap", kafka.bootstrap_servers)
-    assert done.code == 2
-    assert "Group g cannot be described: GROUP_AUTHORIZATION_FAILED." in done.err
+        result = slackwater("watch", "--once", "--bootstrap", kafka.bootstrap_servers)
+    assert result.code == 2
+    assert "Group g cannot be described: GROUP_AUTHORIZATION_FAILED." in result.err
 
 
-def test_a_group_that_is_not_there(slackwater: Command, admin: Admin) -> None:
+def test_missing_group_is_named(slackwater: Command, admin: Admin) -> None:
     admin.alter_offsets("watched", {TopicPartition("orders", 0): 0})
     once = slackwater("watch", "--once", "--group", "wached")
     assert (once.code, once.out) == (3, "")
@@ -185,7 +196,7 @@ def test_a_group_that_is_not_there(slackwater: Command, admin: Admin) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (("--interval", "soon"), "--interval soon is not a duration"),
         (("--interval", "0.01s"), "too short"),
@@ -198,19 +209,20 @@ def test_a_group_that_is_not_there(slackwater: Command, admin: Admin) -> None:
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_3(
-    slackwater: Command, at_once: Path, words: tuple[str, ...], said: str
+    slackwater: Command, immediate_rules: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    done = slackwater("watch", *(str(at_once) if word == "RULES" else word for word in words))
-    assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("slackwater: ")
-    assert said in done.err
-    assert done.err.count("\n") == 1
+    rules = str(immediate_rules)
+    result = slackwater("watch", *(rules if argument == "RULES" else argument for argument in arguments))
+    assert (result.code, result.out) == (3, "")
+    assert result.err.startswith("slackwater: ")
+    assert message in result.err
+    assert result.err.count("\n") == 1
 
 
-def test_an_unknown_option_is_bad_input_too(slackwater: Command) -> None:
+def test_unknown_option_is_bad_input(slackwater: Command) -> None:
     assert slackwater("watch", "--bad").code == 3
     assert slackwater("doctor", "--bad").code == 3
 
 
-def test_the_rules_for_prometheus(slackwater: Command) -> None:
+def test_prometheus_rules(slackwater: Command) -> None:
     assert slackwater("watch", "--prometheus").out == prometheus_rules()

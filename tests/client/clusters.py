@@ -1,14 +1,13 @@
-"""The clusters on which the client's tests run: the embedded broker, and Apache Kafka in two versions.
+"""The clusters of the client tests: the embedded broker, and Apache Kafka in two versions.
 
-Rules kept here
-- A test that takes the fixture `side` runs on the embedded broker and on Apache Kafka 4.3.1; one that is marked
-  `old_kafka` runs on 3.9.2 too, one that is marked `apache` on Apache Kafka alone. What needs a fault takes the fixture
-  `kafka` instead.
-- All tests of a side share its cluster, so every topic and group gets a name of its own.
-- There is one process of each Apache Kafka, shared by the workers of pytest-xdist. Whoever needs it first starts a
-  keeper for it, and every worker holds a shared lock on a file as long as it runs. The keeper waits for that file's
-  exclusive lock: it gets it when the last worker has ended, however that ended, and takes Kafka down.
-- Where Kafka cannot be had its tests are skipped; under CI=true they fail.
+Invariants:
+- A test with the fixture `cluster` runs on the embedded broker and on Apache Kafka 4.3.1. With the marker `old_kafka`
+  it also runs on 3.9.2, with `apache` only on Apache Kafka. A test that injects faults uses the fixture `kafka`.
+- All tests on a cluster share it, so every topic and group has a unique name.
+- The workers of pytest-xdist share one process of each Apache Kafka. The first worker that needs it starts a keeper
+  process, and every worker holds a shared lock on a file while it runs. The keeper waits for the exclusive lock of that
+  file. It gets the lock when the last worker has ended in any way, and then stops Kafka.
+- If Kafka is not installed its tests are skipped; under CI=true they fail.
 """
 
 import fcntl
@@ -34,82 +33,84 @@ EMBEDDED: Final = "embedded"
 SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 100,
-    "log.retention.ms": -1,  # tests write records of times long past
+    "log.retention.ms": -1,  # tests write records with old timestamps
 }
-FEW: Final = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 1}
+SMALL_INTERNAL_TOPICS: Final = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 1}
 TRIES: Final = 3
 SECONDS: Final = 60.0
 
 
-class Side:
-    """A cluster that a test runs on."""
+class ClusterUnderTest:
+    """A cluster for tests."""
 
     def __init__(self, bootstrap_servers: str, broker: Kafka | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.broker = broker  # the embedded one, if this is it
+        self.broker = broker  # only of an embedded broker
         self.admin = Admin({"bootstrap.servers": bootstrap_servers})
 
-    def name(self, what: str) -> str:
-        """A name that no other test uses."""
-        return f"{what}-{uuid.uuid4().hex[:8]}"
+    def name(self, prefix: str) -> str:
+        """Return a name that no other test uses."""
+        return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
-    def topic(self, partitions: int = 1, what: str = "t", **settings: object) -> str:
-        """A new topic that is ready to be used; in settings' names an underscore stands for a dot."""
-        name = self.name(what)
+    def topic(self, partitions: int = 1, prefix: str = "t", **settings: object) -> str:
+        """Create a topic and return its name; underscores in setting names stand for dots."""
+        name = self.name(prefix)
         self.create_topic(name, partitions, **settings)
         return name
 
     def create_topic(self, name: str, partitions: int, **settings: object) -> None:
-        """A topic of this name, once every partition of it has a leader."""
+        """Create a topic and wait until every partition has a leader."""
         self.admin.create_topic(
             name, partitions, configs={key.replace("_", "."): str(value) for key, value in settings.items()}
         )
-        wait_until(lambda: self._leads(name, partitions), lambda: f"topic {name} is not ready", SECONDS)
+        wait_until(lambda: self._has_leaders(name, partitions), lambda: f"topic {name} is not ready", SECONDS)
 
-    def _leads(self, topic: str, partitions: int) -> bool:
-        if topic not in {client.name for client in self.admin.list_topics()}:
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        if topic not in {listed.name for listed in self.admin.list_topics()}:
             return False
-        (results,) = self.admin.describe_topics([topic])
-        return len(results.partitions) == partitions and all(client.leader >= 0 for client in results.partitions)
+        (description,) = self.admin.describe_topics([topic])
+        return len(description.partitions) == partitions and all(
+            partition.leader >= 0 for partition in description.partitions
+        )
 
     def group_state(self, group: str) -> str:
-        """The state of a group; Dead if it is not there."""
+        """The state of a group; Dead if it does not exist."""
         try:
-            (results,) = self.admin.describe_groups([group])
+            (description,) = self.admin.describe_groups([group])
         except BrokerError as error:
             if error.error is Error.GROUP_ID_NOT_FOUND:
                 return "Dead"
             raise
-        return results.state
+        return description.state
 
     def evict(self, group: str, client: Consumer) -> None:
         """Remove a member; its next heartbeat fails with UNKNOWN_MEMBER_ID."""
-        (gone,) = self.admin.remove_members(group, members=[client.group_metadata().member_id])
-        assert gone.error is Error.NONE
+        (removed,) = self.admin.remove_members(group, members=[client.group_metadata().member_id])
+        assert removed.error is Error.NONE
 
-    def parts(self, topic: str, *numbers: int) -> list[TopicPartition]:
-        """Partitions of a topic."""
+    def partitions(self, topic: str, *numbers: int) -> list[TopicPartition]:
+        """Return partitions of a topic."""
         return [TopicPartition(topic, number) for number in numbers]
 
 
 @contextmanager
-def side_of(version: str, shared: Path) -> Iterator[Side]:
-    """A side, for as long as the tests of this process need it."""
+def started_cluster(version: str, shared: Path) -> Iterator[ClusterUnderTest]:
+    """A running cluster for the tests of this process."""
     if version == EMBEDDED:
         with Kafka(settings=SETTINGS) as broker:
-            yield from _with_admin(Side(broker.bootstrap_servers, broker))
+            yield from _with_admin(ClusterUnderTest(broker.bootstrap_servers, broker))
         return
     if reason := missing(version):
         pytest.skip(reason)
     with shared_kafka(version, shared) as bootstrap_servers:
-        yield from _with_admin(Side(bootstrap_servers))
+        yield from _with_admin(ClusterUnderTest(bootstrap_servers))
 
 
-def _with_admin(side: Side) -> Iterator[Side]:
+def _with_admin(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
     try:
-        yield side
+        yield cluster
     finally:
-        side.admin.close()
+        cluster.admin.close()
 
 
 # --- one process for all workers --------------------------------------------------------------------------------------
@@ -119,21 +120,22 @@ def _with_admin(side: Side) -> Iterator[Side]:
 def shared_kafka(version: str, shared: Path) -> Iterator[str]:
     """Start or share the Kafka of this version; it stops after its last user."""
     address = shared / f"kafka-{version}.address"
-    with (shared / f"kafka-{version}.used").open("w") as used, (shared / f"kafka-{version}.starting").open("w") as door:
-        fcntl.flock(used, fcntl.LOCK_SH)  # waits for a keeper that is taking an unused one down
-        fcntl.flock(door, fcntl.LOCK_EX)
+    used_path, starting_path = shared / f"kafka-{version}.used", shared / f"kafka-{version}.starting"
+    with used_path.open("w") as used, starting_path.open("w") as starting:
+        fcntl.flock(used, fcntl.LOCK_SH)  # waits for a keeper that is stopping an unused Kafka
+        fcntl.flock(starting, fcntl.LOCK_EX)
         if not address.exists():
             _start_keeper(version, shared)
-        fcntl.flock(door, fcntl.LOCK_UN)
+        fcntl.flock(starting, fcntl.LOCK_UN)
         yield address.read_text()
 
 
 def _start_keeper(version: str, shared: Path) -> None:
-    """Start the keeper, and wait until its Kafka is up."""
+    """Start the keeper and wait until its Kafka is up."""
     address, log = shared / f"kafka-{version}.address", shared / f"kafka-{version}.log"
     command = [sys.executable, "-m", "tests.client.clusters", version, str(shared)]
     with log.open("ab") as output:
-        # Nobody waits for its end: it may be the last of all.
+        # This process does not wait for the keeper's end: other workers may need it longer.
         keeper = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
@@ -143,7 +145,7 @@ def _start_keeper(version: str, shared: Path) -> None:
         TRIES * START_SECONDS,
     )
     assert address.exists(), log.read_text(errors="replace")[-3000:]
-    keeper.returncode = 0  # it runs on, and is no child that this process must reap
+    keeper.returncode = 0  # the keeper continues and is not reaped by this process
 
 
 def keep(version: str, shared: Path) -> None:
@@ -151,9 +153,9 @@ def keep(version: str, shared: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     address = shared / f"kafka-{version}.address"
     with _started(version) as bootstrap_servers, (shared / f"kafka-{version}.used").open("w") as used:
-        whole = address.with_suffix(".new")
-        whole.write_text(bootstrap_servers)
-        whole.rename(address)
+        complete = address.with_suffix(".new")
+        complete.write_text(bootstrap_servers)
+        complete.rename(address)
         fcntl.flock(used, fcntl.LOCK_EX)
         address.unlink()
 
@@ -161,12 +163,12 @@ def keep(version: str, shared: Path) -> None:
 @contextmanager
 def _started(version: str) -> Iterator[str]:
     """Start Kafka; retry if its port was taken meanwhile."""
-    for left in reversed(range(TRIES)):
+    for retries_left in reversed(range(TRIES)):
         with ExitStack() as stack:
             try:
-                cluster = stack.enter_context(apache_kafka(version, settings=SETTINGS | FEW))
+                cluster = stack.enter_context(apache_kafka(version, settings=SETTINGS | SMALL_INTERNAL_TOPICS))
             except KafkaFailed:
-                if not left:
+                if not retries_left:
                     raise
                 continue
             yield cluster.bootstrap_servers

@@ -12,9 +12,9 @@ from tests import waiting
 DEADLINE_S = 30.0
 
 
-def wait_until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    waiting.wait_until(condition, what, DEADLINE_S)
+def wait_until(condition: Callable[[], bool], about: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    waiting.wait_until(condition, about, DEADLINE_S)
 
 
 class ConsumerPool:
@@ -67,17 +67,17 @@ class ConsumerPool:
 
         def settled() -> bool:
             with self._lock:
-                owned = [client for consumer in self.consumers for client in consumer.assignment]
+                owned = [partition for consumer in self.consumers for partition in consumer.assignment]
                 generations = {self.generation(consumer) for consumer in self.consumers}
             return len(owned) == len(set(owned)) == partitions and len(generations) == 1
 
         wait_until(settled, lambda: [consumer.assignment for consumer in self.consumers])
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit, each partition by its owner."""
+        """Commit offsets, each partition by its owner."""
         with self._lock:
             for consumer in self.consumers:
-                own = {client: offset for client, offset in offsets.items() if client in consumer.assignment}
+                own = {partition: offset for partition, offset in offsets.items() if partition in consumer.assignment}
                 if own:
                     consumer.commit(own)
 

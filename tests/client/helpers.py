@@ -8,7 +8,7 @@ from slackwater import Consumer, Producer
 from slackwater.client.consumer.records import ConsumerRecord
 from tests.waiting import wait_until
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 QUICK: dict[str, object] = {
     "auto.offset.reset": "earliest",
     "heartbeat.interval.ms": 50,
@@ -50,15 +50,15 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
 
 def wait_for(condition: Callable[[], object], what: str = "it") -> None:
     """Wait until a condition holds, or fail."""
-    wait_until(condition, lambda: f"{what} did not happen", PATIENCE_S)
+    wait_until(condition, lambda: f"{what} did not happen", TIMEOUT_S)
 
 
 def poll_until(client: Consumer, condition: Callable[[], object], what: str = "it") -> list[ConsumerRecord]:
     """Poll until a condition holds; return the records received meanwhile."""
     results: list[ConsumerRecord] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S:g} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {TIMEOUT_S:g} s"
         results += client.poll(0.02)
     return results
 
@@ -66,8 +66,8 @@ def poll_until(client: Consumer, condition: Callable[[], object], what: str = "i
 def read(client: Consumer, count: int) -> list[ConsumerRecord]:
     """Poll until `count` records have arrived."""
     results: list[ConsumerRecord] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(results) < count:
-        assert time.monotonic() < deadline, f"{len(results)} of {count} records came within {PATIENCE_S:g} s"
+        assert time.monotonic() < deadline, f"{len(results)} of {count} records arrived within {TIMEOUT_S:g} s"
         results += client.poll(0.1)
     return results

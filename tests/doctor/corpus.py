@@ -1,8 +1,8 @@
-"""An incident of the corpus as rows of the event table, read without Spark by the same templates.
+"""An incident of the corpus as rows of the event table, read without Spark.
 
-Rules kept here
-- The same templates, the same columns: what this reader and Spark's make of a file differs in nothing that a rule asks.
-- Names that a line lacks are filled in from the rest of the same file, then from the clients that the broker names.
+Invariants:
+- This reader and Spark's use the same templates and columns; their rows are equal in all fields that rules use.
+- Names that a line lacks are filled in from the rest of the file, then from the clients that the broker's log names.
 """
 
 import base64
@@ -26,7 +26,7 @@ from slackwater.wire.internal_topics.consumer_offsets import GroupKey, decode_gr
 from tests.incidents import incidents_directory
 
 CORPUS: Final = incidents_directory()
-_STAMPS: Final = (
+_TIMESTAMPS: Final = (
     re.compile(r"^\[?(?P<day>\d{4}[-/]\d\d[-/]\d\d)[ T](?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),
     re.compile(r"^\[sarama\] (?P<day>\d{4}/\d\d/\d\d) (?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),
     re.compile(r'"timestamp":"(?P<day>\d{4}-\d\d-\d\d)T(?P<time>\d\d:\d\d:\d\d)\.(?P<part>\d{3})Z"'),
@@ -62,16 +62,16 @@ def incidents() -> list[str]:
 
 def read_incident(incident: str, sources: Iterable[str] = ("broker", "clients", "offsets")) -> list[Row]:
     """An incident's rows, from some of its files."""
-    folder, wanted = CORPUS / incident, set(sources)
+    folder, selected = CORPUS / incident, set(sources)
     rows: list[dict[str, Any]] = []
-    if "broker" in wanted:
+    if "broker" in selected:
         rows += _file_rows(folder / "broker.log")
-    if "clients" in wanted:
+    if "clients" in selected:
         for path in sorted((folder / "clients").iterdir()):
-            rows += _attributed(_file_rows(path))
-    if "offsets" in wanted:
+            rows += _fill_names(_file_rows(path))
+    if "offsets" in selected:
         rows += _records(folder / "consumer_offsets.jsonl")
-    return [read_row(row | {"cluster": incident}) for row in _grouped(rows)]
+    return [read_row(row | {"cluster": incident}) for row in _fill_groups(rows)]
 
 
 def read_log(name: str, lines: Iterable[str]) -> list[Row]:
@@ -87,17 +87,17 @@ def _line_rows(name: str, lines: Iterable[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     time_ms = 0
     for position, line in enumerate(lines, start=1):
-        time_ms = _stamp(line) or time_ms
+        time_ms = _timestamp_ms(line) or time_ms
         values = _lines().read(line)
         if values and values.get("kind"):
             rows += _rows(values, time_ms, f"{name}:{position}", line)
     return rows
 
 
-def _stamp(line: str) -> int | None:
+def _timestamp_ms(line: str) -> int | None:
     if match := _EPOCH.match(line):
         return int(match["seconds"]) * 1000 + int(match["part"])
-    for pattern in _STAMPS:
+    for pattern in _TIMESTAMPS:
         if match := pattern.search(line[:200]):
             text = f"{match['day'].replace('/', '-')}T{match['time']}.{match['part']}"
             return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
@@ -106,9 +106,10 @@ def _stamp(line: str) -> int | None:
 
 def _rows(values: dict[str, str], time_ms: int, evidence: str, line: str) -> Iterator[dict[str, Any]]:
     if values["kind"] == EventKind.REBALANCE_STARTED and values.get("reason"):
-        values = values | {k: v for k, v in (_reasons().read(values["reason"]) or {}).items() if k in _WANTED}
-        for words, trigger in CLIENT_REASONS:
-            if words in values.get("client_reason", ""):
+        reason = _reasons().read(values["reason"]) or {}
+        values = values | {name: value for name, value in reason.items() if name in _REASON_FIELDS}
+        for text, trigger in CLIENT_REASONS:
+            if text in values.get("client_reason", ""):
                 values["trigger"] = trigger
                 break
     row: dict[str, Any] = {
@@ -134,7 +135,7 @@ def _rows(values: dict[str, str], time_ms: int, evidence: str, line: str) -> Ite
     yield row
 
 
-_WANTED: Final = frozenset({"trigger", "culprit", "member_ids", "client_reason", "instance"})
+_REASON_FIELDS: Final = frozenset({"trigger", "culprit", "member_ids", "client_reason", "instance"})
 
 
 def _name(value: str | None) -> str | None:
@@ -153,13 +154,13 @@ def _typed(name: str, value: str) -> object:
         return value == "true"
     if kind == LIST:
         if "TopicPartition(" in value:
-            return [f"{t}-{p}" for t, p in re.findall(r"topic='([^']+)', partition=(\d+)", value)]
+            return [f"{topic}-{number}" for topic, number in re.findall(r"topic='([^']+)', partition=(\d+)", value)]
         inner = re.sub(r"^(?:frozenset|Set|List|HashSet)?[({\[]*|[)}\]]*$", "", value)
-        return [one.strip(" '\"") for one in inner.split(",") if one.strip(" '\"")]
+        return [item.strip(" '\"") for item in inner.split(",") if item.strip(" '\"")]
     return value
 
 
-def _attributed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _fill_names(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Fill in client, group and instance from the rest of one client's file."""
     settings: dict[str, str] = {}
     for row in rows:
@@ -181,8 +182,8 @@ def _attributed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _grouped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A client that is a member of one group alone is meant where no group is named."""
+def _fill_groups(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Fill in the group of a client that is a member of only one group."""
     groups: dict[str, set[str]] = {}
     for row in rows:
         client = row.get("client")
@@ -196,9 +197,9 @@ def _grouped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         if not row.get("group"):
             row["group"] = members.get(row.get("member") or "") or members.get(row.get("instance") or "")
-        found = groups.get(row.get("client") or "", set())
-        if not row.get("group") and len(found) == 1:
-            row["group"] = next(iter(found))
+        candidates = groups.get(row.get("client") or "", set())
+        if not row.get("group") and len(candidates) == 1:
+            row["group"] = next(iter(candidates))
     return rows
 
 
@@ -215,9 +216,9 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             "evidence": f"__consumer_offsets-{record['partition']}@{record['offset']}",
             "text": f"{path.name}:{position}",
         }
-        read = decode_key(key)
-        if isinstance(read, GroupKey):
-            yield from _generation(read.group, value, common)
+        decoded = decode_key(key)
+        if isinstance(decoded, GroupKey):
+            yield from _generation(decoded.group, value, common)
         else:
             yield from _consumer_group(key, value, common)
 
@@ -225,24 +226,24 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 def _generation(group: str, value: bytes | None, common: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if value is None:
         return
-    read = decode_group_value(value)
+    decoded = decode_group_value(value)
     yield common | {
         "kind": EventKind.GENERATION_RECORDED,
         "group": group,
-        "generation": read.generation,
-        "members": len(read.members),
-        "assignor": read.protocol,
+        "generation": decoded.generation,
+        "members": len(decoded.members),
+        "assignor": decoded.protocol,
         "detail": {
-            "member_ids": [m.member_id for m in read.members],
-            "leader": read.leader,
+            "member_ids": [member.member_id for member in decoded.members],
+            "leader": decoded.leader,
             "group_protocol": "classic",
         },
     }
-    for member in read.members:
+    for member in decoded.members:
         yield common | {
             "kind": FactKind.MEMBER_RECORDED,
             "group": group,
-            "generation": read.generation,
+            "generation": decoded.generation,
             "member": member.member_id,
             "instance": member.group_instance_id,
             "client": member.client_id,

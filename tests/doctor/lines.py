@@ -1,7 +1,7 @@
-"""One line of every wording of the catalogue's section 14, in every version, and what it says.
+"""One line of every wording in the catalogue's section 14, in every version, and its values.
 
-A row is (line, what the reader must find in it). Lines are those of real logs where there are some, and the catalogue's
-with names filled in where there are none.
+A row is (line, expected values). Lines are from real logs where there are some; otherwise they are the catalogue's with
+names filled in.
 """
 
 from typing import Any, Final
@@ -753,4 +753,4 @@ REASONS: Final = (
     ),
     ("Downgrade group g from consumer to classic.", "protocol_change"),
 )
-"""Every reason of section 14, with the trigger that it tells."""
+"""Every reason of section 14, with its trigger."""

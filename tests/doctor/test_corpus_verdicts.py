@@ -1,4 +1,4 @@
-"""The labelled incidents: cause, culprits and generations from all files; nothing false said for sure from some."""
+"""The labelled incidents: all files give cause, culprits and generations; no single source gives a sure wrong cause."""
 
 from functools import cache
 
@@ -23,19 +23,19 @@ def rows_of(incident: str, sources: tuple[str, ...]) -> list[Row]:
 def verdicts(incident: str, sources: tuple[str, ...]) -> dict[str, Verdict]:
     rows = rows_of(incident, sources)
     cluster = ClusterHistory.of(row for row in rows if not row.group)
-    found = {}
+    judged = {}
     for group in truth(incident)["groups"]:
-        own = [row for row in rows if row.group == group]
-        if own:
-            found[group] = judge(GroupHistory(group, own, cluster))
-    return found
+        group_rows = [row for row in rows if row.group == group]
+        if group_rows:
+            judged[group] = judge(GroupHistory(group, group_rows, cluster))
+    return judged
 
 
 @pytest.mark.parametrize("incident", INCIDENTS)
 def test_all_files_give_cause_culprits_and_generations(incident: str) -> None:
-    found = verdicts(incident, ("broker", "clients", "offsets"))
+    judged = verdicts(incident, ("broker", "clients", "offsets"))
     for group, label in truth(incident)["groups"].items():
-        verdict = found[group]
+        verdict = judged[group]
         assert verdict.cause == label["cause"]
         assert set(verdict.culprits) == set(label["culprits"])
         assert verdict.rebalances == label["rebalances"]
@@ -54,23 +54,23 @@ def test_single_source_is_never_surely_wrong(incident: str, sources: tuple[str, 
 
 
 @pytest.mark.parametrize("incident", INCIDENTS)
-def test_the_verdict_does_not_change_with_the_names(incident: str) -> None:
-    """Groups, clients and topics under other names, with nothing left of what they were called."""
+def test_verdict_does_not_depend_on_names(incident: str) -> None:
+    """Rename groups, clients and topics so that nothing of the original names is left."""
     rows = rows_of(incident, ("broker", "clients", "offsets"))
     label = truth(incident)
     names = sorted(
         {name for row in rows for name in (row.group, row.client, row.instance) if name}, key=len, reverse=True
     )
     for group in label["groups"]:
-        other = [_renamed(row, names) for row in rows if row.group == group]
+        renamed = [_renamed(row, names) for row in rows if row.group == group]
         cluster = ClusterHistory.of(row for row in rows if not row.group)
         if label["groups"][group]["cause"] in ("partitions_added", "new_topic_matched", "topic_deleted"):
-            continue  # there the topic's name is the link between the group and the change
-        assert judge(GroupHistory("other", other, cluster)).cause == label["groups"][group]["cause"]
+            continue  # the topic's name links the group to the change
+        assert judge(GroupHistory("other", renamed, cluster)).cause == label["groups"][group]["cause"]
 
 
 def _renamed(row: Row, names: list[str]) -> Row:
-    def other(text: str | None) -> str | None:
+    def rename(text: str | None) -> str | None:
         if text is None:
             return None
         for number, name in enumerate(names):
@@ -79,7 +79,7 @@ def _renamed(row: Row, names: list[str]) -> Row:
         return text
 
     detail = {
-        name: [other(one) for one in value] if name == "member_ids" else other(value) if name in _IDS else value
+        name: [rename(member) for member in value] if name == "member_ids" else rename(value) if name in _IDS else value
         for name in DETAIL
         if (value := row.detail_value(name)) is not None
     }
@@ -90,15 +90,15 @@ def _renamed(row: Row, names: list[str]) -> Row:
         group="other",
         trigger=row.trigger,
         generation=row.generation,
-        member=other(row.member),
-        instance=other(row.instance),
-        client=other(row.client),
+        member=rename(row.member),
+        instance=rename(row.instance),
+        client=rename(row.client),
         assignor=row.assignor,
         members=row.members,
         state_before=row.state_before,
         detail=SingleRowDetail(detail),
         evidence=row.evidence,
-        file=other(row.label or "") if row.file else None,
+        file=rename(row.label or "") if row.file else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""What our own broker and consumer log, and what they tell in events, lead to one verdict."""
+"""The logs of our broker and consumer and their events give the same verdict."""
 
 import logging
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ GROUP, TOPIC = "orders", "t"
 POLL_MS = 700
 
 
-class Lines(logging.Handler):
-    """Keeps what a logger says, laid out as Kafka lays it out."""
+class LineCollector(logging.Handler):
+    """Collects the lines of a logger in Kafka's format."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,9 +31,9 @@ class Lines(logging.Handler):
 
 
 @pytest.fixture
-def said() -> Iterator[Lines]:
-    """Everything that slackwater logs."""
-    logger, lines = logging.getLogger("slackwater"), Lines()
+def log() -> Iterator[LineCollector]:
+    """All lines that slackwater logs."""
+    logger, lines = logging.getLogger("slackwater"), LineCollector()
     level = logger.level
     logger.addHandler(lines)
     logger.setLevel(logging.INFO)
@@ -46,7 +46,7 @@ def judged(rows: list[Row]) -> Verdict:
     return judge(GroupHistory(GROUP, [row for row in rows if row.group == GROUP]))
 
 
-def left(broker: Broker) -> int:
+def count_of_leaves(broker: Broker) -> int:
     return sum(1 for event in broker.events(GROUP) if event.kind is EventKind.MEMBER_LEFT)
 
 
@@ -56,17 +56,17 @@ def settle(broker: Broker, members: list[Consumer]) -> None:
     def stable() -> bool:
         for member in members:
             member.poll(0.02)
-        found = broker.describe_group(GROUP)
-        return found.state == "Stable" and len(found.members) == len(members)
+        description = broker.describe_group(GROUP)
+        return description.state == "Stable" and len(description.members) == len(members)
 
     wait_for(stable, "the group to be stable")
 
 
-def _is_put_out(broker: Broker, before: int) -> bool:
-    return left(broker) > before
+def _has_left(broker: Broker, before: int) -> bool:
+    return count_of_leaves(broker) > before
 
 
-def test_slow_member_is_culprit_from_logs_and_events(said: Lines) -> None:
+def test_slow_member_is_culprit_from_logs_and_events(log: LineCollector) -> None:
     with Broker() as broker:
         broker.create_topic(TOPIC, 4)
         fill(broker, TOPIC, numbers(20))
@@ -77,11 +77,11 @@ def test_slow_member_is_culprit_from_logs_and_events(said: Lines) -> None:
                 member.subscribe([TOPIC])
             settle(broker, [quick, slow])
             for _ in range(2):
-                before = left(broker)
-                poll_until(quick, partial(_is_put_out, broker, before), "the slow one to be put out")
+                before = count_of_leaves(broker)
+                poll_until(quick, partial(_has_left, broker, before), "the slow member's leave")
                 settle(broker, [quick, slow])
         by_events = judged([row_of(event) for event in broker.events(GROUP)])
-    split_members_by_log = judged(read_log("own.log", said.lines))
-    assert (split_members_by_log.cause, split_members_by_log.culprits) == ("poll_delay", ("slow",))
-    assert (by_events.cause, by_events.culprits) == (split_members_by_log.cause, split_members_by_log.culprits)
-    assert by_events.rebalances == split_members_by_log.rebalances
+    by_log = judged(read_log("own.log", log.lines))
+    assert (by_log.cause, by_log.culprits) == ("poll_delay", ("slow",))
+    assert (by_events.cause, by_events.culprits) == (by_log.cause, by_log.culprits)
+    assert by_events.rebalances == by_log.rebalances

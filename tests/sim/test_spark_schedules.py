@@ -7,7 +7,7 @@ import pytest
 
 from slackwater.group.batches.config import Handover
 from tests.spark.broken_batches import BROKEN
-from tests.spark.schedules import play, report
+from tests.spark.schedules import report, run_schedule
 
 RUNS = int(os.environ.get("SLACKWATER_SPARK_SCHEDULES", "700"))
 RUNS_PER_TEST = 50
@@ -19,9 +19,9 @@ MAX_SEEDS = 400
 def test_schedules_lose_and_repeat_no_record(handover: Handover, first: int) -> None:
     counts: Counter[str] = Counter()
     for seed in range(first, min(first + RUNS_PER_TEST, RUNS)):
-        world, failed = play(seed, handover)
-        assert failed is None, report(world, failed)
-        counts += world.oracle.counts
+        schedule_run, error = run_schedule(seed, handover)
+        assert error is None, report(schedule_run, error)
+        counts += schedule_run.checker.counts
 
     assert counts["records"] > 10 * RUNS_PER_TEST
     assert counts["STARTED"] > RUNS_PER_TEST
@@ -32,11 +32,14 @@ def test_broken_machine_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) 
     handover, break_it = BROKEN[name]
     break_it(monkeypatch)
 
-    assert any(play(seed, handover)[1] is not None for seed in range(MAX_SEEDS)), f"{name} was not detected"
+    assert any(run_schedule(seed, handover)[1] is not None for seed in range(MAX_SEEDS)), f"{name} was not detected"
 
 
 def test_failure_report_ends_with_replay_command() -> None:
-    world, failed = play(3, Handover.RELEASE)
+    schedule_run, error = run_schedule(3, Handover.RELEASE)
 
-    assert failed is None
-    assert report(world, "a promise").splitlines()[-1] == "replay: .venv/bin/python -m tests.spark.schedules release 3"
+    assert error is None
+    assert (
+        report(schedule_run, "a violation").splitlines()[-1]
+        == "replay: .venv/bin/python -m tests.spark.schedules release 3"
+    )

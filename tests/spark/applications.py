@@ -22,10 +22,10 @@ LOG_LINES: Final = 60
 class Application:
     """One process of `tests.spark.application`, with its JVM and their child processes."""
 
-    def __init__(self, name: str, directory: Path, options: Mapping[str, str], **more: object) -> None:
+    def __init__(self, name: str, directory: Path, options: Mapping[str, str], **settings: object) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
-        spec = {"name": name, "directory": str(directory), "options": dict(options), **more}
+        spec = {"name": name, "directory": str(directory), "options": dict(options), **settings}
         environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -59,7 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 
 
 @pytest.fixture(scope="session")
-def own_source() -> str:
+def spark_source() -> str:
     """The name of Spark's Kafka source; skips the test if its jars are missing."""
     if not list(JARS.glob("spark-sql-kafka*.jar")):
         reason = "The jars of Spark's Kafka source are missing; run `make jars`."

@@ -1,13 +1,13 @@
 """A streaming query without a JVM: Spark's calls on a source, in Spark's order, on the simulator's clock.
 
-Rules kept here
-- What survives a run is the checkpoint: an offset log and a commit log. A run begins with whatever these say: a new
-  query asks for the initial offset; one with an unfinished batch asks for that batch's ranges before anything else.
-- Every batch goes: latestOffset(start=N), offset log N+1, commit(N), partitions(N, N+1), the work, the sink, commit log
-  N+1, and then, if there is a listener, the word that N+1 is finished. A run can be killed between any two of them.
-- "Nothing new" is asked again and again. A stop does not wait for the batch.
-- The shell between the two machines (`GroupMember`, `BatchPlanner`) is as thin as the real one, and does the same in
-  the same order.
+Invariants:
+- Only the checkpoint survives a run: an offset log and a commit log. A run starts from it: a new query requests the
+  initial offset; a query with an unfinished batch first requests the ranges of that batch.
+- A batch runs through latestOffset(start=N), offset log N+1, commit(N), partitions(N, N+1), the processing, the sink,
+  commit log N+1, and, with a listener, the report that N+1 is finished. A run can be killed between any two steps.
+- latestOffset is called again while there is no new data. A stop does not wait for the batch.
+- The code between the two state machines (`GroupMember`, `BatchPlanner`) does the same as the real one, in the same
+  order.
 """
 
 from collections import deque
@@ -51,12 +51,12 @@ from slackwater.sim.seeded_random import SeededRandom
 METADATA_MAX_AGE_MS = 7_000
 CLOSE_MS = 2_000
 REPLAY_WAIT_MS = 5_000
-LOOK_AGAIN_MS = 50
+POLL_INTERVAL_MS = 50
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What an application leaves behind when it dies."""
+    """The state of an application that survives its runs."""
 
     app: str
     offsets: list[BatchOffset] = field(default_factory=list)
@@ -65,8 +65,8 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """How an application behaves; lengths are the most that is drawn."""
+class QueryBehavior:
+    """The behaviour of an application; durations are upper bounds of random values."""
 
     trigger_ms: int = 500
     work_ms: int = 1_500
@@ -75,23 +75,23 @@ class Habits:
     listener: bool = True
 
 
-class Watcher(Protocol):
-    """Who counts."""
+class QueryObserver(Protocol):
+    """Is called at the steps of a run."""
 
-    def began(self, run: "FakeQuery", seq: int, ranges: Sequence[OffsetRange]) -> None:
-        """A batch is in the checkpoint, and its tasks are handed out."""
+    def on_batch_started(self, run: "FakeQuery", seq: int, ranges: Sequence[OffsetRange]) -> None:
+        """A batch is in the checkpoint, and its tasks are started."""
 
-    def sunk(self, run: "FakeQuery", seq: int, ranges: Sequence[OffsetRange]) -> None:
+    def on_batch_written(self, run: "FakeQuery", seq: int, ranges: Sequence[OffsetRange]) -> None:
         """A batch is in the sink."""
 
-    def joined(self, run: "FakeQuery", generation_id: int) -> None:
+    def on_joined(self, run: "FakeQuery", generation_id: int) -> None:
         """A run has an assignment."""
 
-    def gone(self, run: "FakeQuery", partitions: Iterable[TopicPartition], how: str) -> None:
-        """A run has partitions no longer: revoked, lost, ended."""
+    def on_partitions_removed(self, run: "FakeQuery", partitions: Iterable[TopicPartition], reason: str) -> None:
+        """A run no longer owns these partitions: they were revoked or lost, or the run has ended."""
 
-    def happened(self, run: "FakeQuery", what: BatchEvent) -> None:
-        """The batches tell something."""
+    def on_batch_event(self, run: "FakeQuery", event: BatchEvent) -> None:
+        """The batch planner reports an event."""
 
 
 class FakeQuery:
@@ -102,37 +102,37 @@ class FakeQuery:
         checkpoint: Checkpoint,
         config: MemberConfig,
         batches: BatchConfig,
-        habits: Habits,
+        behavior: QueryBehavior,
         topic: str,
-        world: "tuple[EventQueue, SeededRandom, SimBroker]",
-        watcher: Watcher,
+        simulation: "tuple[EventQueue, SeededRandom, SimBroker]",
+        observer: QueryObserver,
     ) -> None:
         self.checkpoint = checkpoint
         checkpoint.runs += 1
         self.name = f"{checkpoint.app}.{checkpoint.runs}"
         self.config = config
-        self.behavior = habits
+        self.behavior = behavior
         self.topic = topic
-        self.queue, self.random, self.broker = world
-        self.watcher = watcher
+        self.queue, self.random, self.broker = simulation
+        self.observer = observer
         self.link = NetworkLink(self.queue, self.random, self.broker, f"/{self.name}")
         self.member = GroupMember(config)
         self.alive = True
         self.stopping = False
         self.fatal: Exception | None = None
         self.extra_work_ms = 0
-        self.reading: list[OffsetRange] = []  # of the batch that is logged and not finished
+        self.reading: list[OffsetRange] = []  # the ranges of the batch that is logged and not finished
         self.reading_seq = 0
-        self.planned: BatchOffset | None = None  # and not yet logged
+        self.planned: BatchOffset | None = None  # planned and not yet logged
         self._stalled_until_ms = 0
         self._missed: list[Callable[[], None]] = []
         self._due_ms: int | None = None
         self._batches_due_ms: int | None = None
         self._effects: deque[BatchEffect] = deque()
-        self._carrying = False
+        self._executing = False
         self.batches = BatchPlanner(batches, self._last())
         if checkpoint.offsets and self._unfinished():
-            self._carry(self.batches.replay(self._last(), self.now_ms, wait_ms=REPLAY_WAIT_MS))
+            self._execute(self.batches.replay(self._last(), self.now_ms, wait_ms=REPLAY_WAIT_MS))
             self._soon(self._replayed)
         else:
             self._soon(self._latest)
@@ -156,13 +156,13 @@ class FakeQuery:
         if self.stopping:
             return
         last = self.batches.last
-        self._carry(self.batches.on_finished(last.seq, self.now_ms))
+        self._execute(self.batches.on_finished(last.seq, self.now_ms))
         if self.batches.without_start:
-            self._carry(self.batches.on_starts_resolved(dict.fromkeys(self.batches.without_start, 0), self.now_ms))
-        ends = {one: self.broker.ends[one] for one in self.batches.positions}
+            self._execute(self.batches.on_starts_resolved(dict.fromkeys(self.batches.without_start, 0), self.now_ms))
+        ends = {partition: self.broker.ends[partition] for partition in self.batches.positions}
         limits = BatchLimits(self.behavior.max_offsets)
         offset, effects = self.batches.plan(ends, limits, self.now_ms, generation_id=self.member.generation_id)
-        self._carry(effects)
+        self._execute(effects)
         self.planned = offset
         if offset is None:
             self._later(self.random.between(100, 700), self._latest)
@@ -173,33 +173,33 @@ class FakeQuery:
         if self.stopping:
             return
         self.checkpoint.offsets.append(offset)
-        self._carry(self.batches.on_finished(offset.seq - 1, self.now_ms))  # commit(N)
+        self._execute(self.batches.on_finished(offset.seq - 1, self.now_ms))  # commit(N)
         self._later(self.random.between(0, 5), lambda: self._partitions(offset.seq))
 
     def _partitions(self, seq: int) -> None:
         if self.stopping:
             return
-        self._carry(self.batches.on_logged(seq, self.now_ms))
+        self._execute(self.batches.on_logged(seq, self.now_ms))
         ranges = self.batches.ranges(seq)
         assert ranges is not None, "a planned batch has ranges"
-        assert sorted(ranges) == sorted(self.checkpoint.offsets[-1].ranges.values()), "what was logged is read"
+        assert sorted(ranges) == sorted(self.checkpoint.offsets[-1].ranges.values()), "the logged ranges are read"
         self._work(seq, ranges)
 
     def _replayed(self) -> None:
-        """partitions(N-1, N), which waits inside until it is known what is ours."""
+        """partitions(N-1, N), which waits until the ranges of this run are known."""
         if self.stopping:
             return
         seq = self.checkpoint.offsets[-1].seq
         ranges = self.batches.ranges(seq)
         if ranges is None:
-            self._later(LOOK_AGAIN_MS, self._replayed)
+            self._later(POLL_INTERVAL_MS, self._replayed)
         else:
             self._work(seq, ranges)
 
     def _work(self, seq: int, ranges: list[OffsetRange]) -> None:
         self.planned = None
         self.reading, self.reading_seq = ranges, seq
-        self.watcher.began(self, seq, ranges)
+        self.observer.on_batch_started(self, seq, ranges)
         work_ms = self.random.between(10, self.behavior.work_ms) + self.extra_work_ms
         self.extra_work_ms = 0
         self._later(work_ms, lambda: self._sink(seq, ranges))
@@ -207,7 +207,7 @@ class FakeQuery:
     def _sink(self, seq: int, ranges: list[OffsetRange]) -> None:
         if self.stopping:
             return
-        self.watcher.sunk(self, seq, ranges)
+        self.observer.on_batch_written(self, seq, ranges)
         self._later(self.random.between(0, 10), lambda: self._finish(seq))
 
     def _finish(self, seq: int) -> None:
@@ -215,40 +215,40 @@ class FakeQuery:
             return
         self.checkpoint.finished = seq
         if self.behavior.listener:
-            self._later(self.random.between(0, 20), lambda: self._carry(self.batches.on_finished(seq, self.now_ms)))
+            self._later(self.random.between(0, 20), lambda: self._execute(self.batches.on_finished(seq, self.now_ms)))
         self._later(self.random.between(0, self.behavior.trigger_ms), self._latest)
 
-    # --- what befalls it ----------------------------------------------------------------------------------------------
+    # --- faults and stops ---------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """Be gone without a word."""
+        """End the run at once, without leaving the group."""
         if self.alive:
             self.alive = False
-            self.watcher.gone(self, self.batches.owned, "killed")
+            self.observer.on_partitions_removed(self, self.batches.owned, "killed")
 
     def stop(self) -> None:
-        """End in order: commit what is finished, leave."""
+        """Commit the finished batches and leave the group."""
         self._run(self._stop)
 
     def stall(self, length_ms: int) -> None:
-        """Stand still, heartbeats and all."""
+        """Block the process, including its heartbeats."""
         self._stalled_until_ms = max(self._stalled_until_ms, self.now_ms + length_ms)
         self.queue.at(self._stalled_until_ms, self._wake)
 
     def enforce_rebalance(self) -> None:
-        """Ask the group for another round."""
+        """Request a rebalance."""
         self._run(lambda: self._do(self.member.enforce_rebalance("", self.now_ms)) if not self.stopping else None)
 
     def _stop(self) -> None:
         if self.stopping:
             return
         self.stopping = True
-        self._carry(self.batches.stop(self.now_ms))
+        self._execute(self.batches.stop(self.now_ms))
         deadline_ms = self.now_ms + CLOSE_MS
 
         def close() -> None:
             if self.batches.has_pending_commits and self.now_ms < deadline_ms:
-                self._later(LOOK_AGAIN_MS, close)
+                self._later(POLL_INTERVAL_MS, close)
             else:
                 self._do(self.member.close(self.now_ms, timeout_ms=CLOSE_MS))
                 self._later(CLOSE_MS, self.kill)
@@ -259,7 +259,7 @@ class FakeQuery:
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """The current time."""
         return self.queue.now_ms
 
     def _soon(self, action: Callable[[], None]) -> None:
@@ -284,21 +284,21 @@ class FakeQuery:
 
     # --- the batches' effects -----------------------------------------------------------------------------------------
 
-    def _carry(self, effects: list[BatchEffect]) -> None:
+    def _execute(self, effects: list[BatchEffect]) -> None:
         self._effects.extend(effects)
-        if self._carrying:
+        if self._executing:
             return
-        self._carrying = True
+        self._executing = True
         try:
             while self._effects:
-                self._carry_one(self._effects.popleft())
+                self._execute_effect(self._effects.popleft())
         finally:
-            self._carrying = False
+            self._executing = False
         if self.batches.failure is not None:
             self._fail(self.batches.failure)
         self._plan_batches_tick()
 
-    def _carry_one(self, effect: BatchEffect) -> None:
+    def _execute_effect(self, effect: BatchEffect) -> None:
         match effect:
             case HoldPartitions():
                 self.member.hold(effect.partitions)
@@ -306,16 +306,16 @@ class FakeQuery:
                 self._do(self.member.release(effect.partitions, self.now_ms))
             case CommitBatchOffsets():
                 try:
-                    wanted = self.member.commit(effect.offsets, self.now_ms, commit_id=effect.commit_id, sync=True)
+                    effects = self.member.commit(effect.offsets, self.now_ms, commit_id=effect.commit_id, sync=True)
                 except UsageError as error:
-                    self._carry(self.batches.on_commit_done(effect.commit_id, error, self.now_ms))
+                    self._execute(self.batches.on_commit_done(effect.commit_id, error, self.now_ms))
                 else:
-                    self._do(wanted)
+                    self._do(effects)
             case FetchCommitted():
                 if not self.stopping:
                     self._do(self.member.fetch_committed(effect.partitions, self.now_ms, fetch_id=effect.fetch_id))
             case BatchEvent():
-                self.watcher.happened(self, effect)
+                self.observer.on_batch_event(self, effect)
 
     def _plan_batches_tick(self) -> None:
         due_ms = self.batches.next_due_ms()
@@ -327,7 +327,7 @@ class FakeQuery:
     def _batches_tick(self, due_ms: int) -> None:
         if self._batches_due_ms == due_ms:
             self._batches_due_ms = None
-            self._carry(self.batches.tick(self.now_ms))
+            self._execute(self.batches.tick(self.now_ms))
 
     # --- the member's effects -----------------------------------------------------------------------------------------
 
@@ -339,10 +339,10 @@ class FakeQuery:
                 case NotifyListener():
                     self._later(0, lambda effect=effect: self._notify(effect))  # type: ignore[misc]
                 case CommitDone():
-                    self._carry(self.batches.on_commit_done(effect.commit_id, effect.error, self.now_ms))
+                    self._execute(self.batches.on_commit_done(effect.commit_id, effect.error, self.now_ms))
                 case OffsetsFetched():
                     failed = effect.error is not None
-                    self._carry(
+                    self._execute(
                         self.batches.on_committed_fetched(effect.fetch_id, effect.offsets, self.now_ms, failed=failed)
                     )
                 case RefreshMetadata():
@@ -353,21 +353,21 @@ class FakeQuery:
                     pass
         if self.alive:
             if self.member.leaving != self.batches.leaving:
-                self._carry(self.batches.set_leaving(self.member.leaving, self.now_ms))
+                self._execute(self.batches.set_leaving(self.member.leaving, self.now_ms))
             self._plan_tick()
 
     def _notify(self, notify: NotifyListener) -> None:
         partitions = notify.partitions
         match notify.callback:
             case Callback.ASSIGNED:
-                self.watcher.joined(self, self.member.generation_id)
-                self._carry(self.batches.on_assigned(partitions, self.now_ms))
+                self.observer.on_joined(self, self.member.generation_id)
+                self._execute(self.batches.on_assigned(partitions, self.now_ms))
             case Callback.REVOKED:
-                self.watcher.gone(self, partitions, "stopped" if self.stopping else "revoked")
-                self._carry(self.batches.on_revoked(partitions, self.now_ms))
+                self.observer.on_partitions_removed(self, partitions, "stopped" if self.stopping else "revoked")
+                self._execute(self.batches.on_revoked(partitions, self.now_ms))
             case Callback.LOST:
-                self.watcher.gone(self, partitions, "lost")
-                self._carry(self.batches.on_lost(partitions, self.now_ms))
+                self.observer.on_partitions_removed(self, partitions, "lost")
+                self._execute(self.batches.on_lost(partitions, self.now_ms))
         self._do(self.member.on_listener_done(self.now_ms))
 
     def _fail(self, error: Exception) -> None:
@@ -376,7 +376,7 @@ class FakeQuery:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether it ended because its name was taken."""
+        """Whether the run was fenced by another member with its instance id."""
         return isinstance(self.fatal, BrokerError) and self.fatal.error is Error.FENCED_INSTANCE_ID
 
     def _send(self, send: Send) -> None:
@@ -389,7 +389,7 @@ class FakeQuery:
         )
 
     def _refresh(self) -> None:
-        count = sum(1 for at in self.broker.ends if at.topic == self.topic)
+        count = sum(1 for partition in self.broker.ends if partition.topic == self.topic)
         self._do(self.member.on_metadata({self.topic: TopicInfo(count)}, self.now_ms))
 
     def _refresh_later(self) -> None:

@@ -1,15 +1,15 @@
-"""Random schedules for queries that share a group, and an oracle that counts what became of every record.
+"""Random schedules for queries that share a group, and a checker that accounts for every record.
 
-What is counted
-- The group's offset passes nothing that is not in a sink; with handover=handoff, nothing that is not at least in a
+Checks:
+- The committed offset passes no record that is not in a sink; with handover=handoff, none that is not at least in a
   checkpoint.
-- In the end everything is in a sink, and committed.
-- A record is in two batches only where the documentation says so: it was in a batch that was logged and not committed
-  when its run died, was stopped or was thrown out of the group, or, with handover=release or after a handover timeout,
-  when its partition left; or an operator had moved the group's offset back. A static application that is back in the
-  same generation has lost nothing, and repeats nothing. One run never reads a record twice.
+- At the end every record is in a sink and committed.
+- A record is in two batches only where the documentation allows it: its batch was logged and not committed when the run
+  died, was stopped or was removed from the group, or, with handover=release or after a handover timeout, when its
+  partition was revoked; or an operator moved the committed offset back. A static application that returns in the same
+  generation loses and repeats nothing. One run never reads a record twice.
 
-A run depends on its seed alone:  .venv/bin/python -m tests.spark.schedules wait 7
+A run depends only on its seed:  .venv/bin/python -m tests.spark.schedules wait 7
 """
 
 import sys
@@ -34,33 +34,33 @@ from slackwater.sim.broker import SimBroker
 from slackwater.sim.checkers import Checker, Violation
 from slackwater.sim.event_queue import EventQueue
 from slackwater.sim.seeded_random import SeededRandom
-from tests.spark.fake_spark import Checkpoint, FakeQuery, Habits
+from tests.spark.fake_spark import Checkpoint, FakeQuery, QueryBehavior
 
 GROUP: Final = "tide"
 TOPIC: Final = "orders"
-STORY_LINES: Final = 80
-MOST_PARTITIONS: Final = 6
-MOST_APPS: Final = 4
+REPORT_LINES: Final = 80
+MAX_PARTITIONS: Final = 6
+MAX_APPS: Final = 4
 NEVER: Final = -2
 
 
 class Fault(StrEnum):
-    """What can go wrong, or at least change."""
+    """The faults and changes of a schedule."""
 
     KILL = "an application dies"
     RESTART = "an application dies and is started again"
     STOP = "an application is stopped and started again"
-    STALL = "the source's process stands still"
+    STALL = "the source's process is blocked"
     LONG_BATCH = "a batch takes long"
-    CUT = "an application is cut off"
-    LOSE_ANSWERS = "answers to an application are lost"
+    DISCONNECT = "an application is disconnected"
+    LOSE_RESPONSES = "responses to an application are lost"
     SCALE_OUT = "an application is added"
-    ENFORCE = "somebody asks for a rebalance"
+    ENFORCE = "a rebalance is requested"
     ADD_PARTITIONS = "the topic grows"
-    BROKER_CRASH = "the broker dies and comes back"
+    BROKER_CRASH = "the broker dies and restarts"
     FAILOVER = "the coordinator reloads"
     REFUSE_WRITES = "the coordinator's log refuses writes"
-    RESET = "all are stopped, and an operator moves the group back"
+    RESET = "all applications are stopped, and an operator moves the committed offsets back"
 
 
 _FAULTS: Final = (
@@ -68,24 +68,24 @@ _FAULTS: Final = (
     *[Fault.SCALE_OUT] * 4,
     *[Fault.LONG_BATCH] * 3,
     *[Fault.STOP] * 2,
-    *[Fault.KILL, Fault.STALL, Fault.CUT, Fault.LOSE_ANSWERS, Fault.ENFORCE, Fault.ADD_PARTITIONS],
+    *[Fault.KILL, Fault.STALL, Fault.DISCONNECT, Fault.LOSE_RESPONSES, Fault.ENFORCE, Fault.ADD_PARTITIONS],
     *[Fault.BROKER_CRASH, Fault.FAILOVER, Fault.REFUSE_WRITES, Fault.RESET],
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
-    """One fault: when, to whom, for how long."""
+class ScheduledFault:
+    """One fault: its time, its application and its duration."""
 
     at_ms: int
     fault: Fault
-    whom: int
+    application: int
     length_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Everything a run needs."""
+    """The parameters of a run."""
 
     seed: int
     handover: Handover
@@ -98,12 +98,12 @@ class Schedule:
     handover_timeout_ms: int
     max_delay_ms: int
     chaos_ms: int
-    habits: Habits
-    faults: tuple[Mishap, ...]
+    behavior: QueryBehavior
+    faults: tuple[ScheduledFault, ...]
 
     @property
     def settle_ms(self) -> int:
-        """How long until everything must be read and committed after the last fault."""
+        """The time after the last fault by which all records must be read and committed."""
         return 3 * (self.session_timeout_ms + self.rebalance_timeout_ms) + 30_000
 
 
@@ -114,7 +114,7 @@ def schedule(seed: int, handover: Handover) -> Schedule:
     session_ms = 6_000
     faults = sorted(
         (
-            Mishap(
+            ScheduledFault(
                 random.between(500, chaos_ms),
                 random.pick(_FAULTS),
                 random.between(0, 99),
@@ -136,7 +136,7 @@ def schedule(seed: int, handover: Handover) -> Schedule:
         handover_timeout_ms=random.pick((3_000, 600_000, 600_000)),
         max_delay_ms=random.pick((2, 20, 150)),
         chaos_ms=chaos_ms,
-        habits=Habits(
+        behavior=QueryBehavior(
             trigger_ms=random.pick((50, 500, 3_000)),
             work_ms=random.pick((300, 1_500, 5_000)),
             log_ms=random.pick((5, 60, 800)),
@@ -147,127 +147,135 @@ def schedule(seed: int, handover: Handover) -> Schedule:
     )
 
 
-class Oracle(Checker):
-    """Counts what became of every record."""
+class RecordChecker(Checker):
+    """Accounts for every record."""
 
-    def __init__(self, world: "World") -> None:
-        super().__init__(world)  # type: ignore[arg-type]  # it looks at nothing but the time
-        self.world = world
-        self.handoff = world.plan.handover is Handover.HANDOFF
+    def __init__(self, schedule_run: "ScheduleRun") -> None:
+        super().__init__(schedule_run)  # type: ignore[arg-type]  # the base class only reads the time
+        self.schedule_run = schedule_run
+        self.handoff = schedule_run.plan.handover is Handover.HANDOFF
         self.sinks: dict[TopicPartition, dict[int, set[tuple[str, int]]]] = {}
         self.by_run: dict[tuple[str, TopicPartition], dict[int, int]] = {}
         self.promised: dict[TopicPartition, set[int]] = {}
         self.excused: dict[TopicPartition, set[int]] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.logged: dict[tuple[str, int], list[OffsetRange]] = {}  # by application and batch
-        self.by_app: dict[tuple[str, TopicPartition], int] = {}  # what an application has committed last
-        self.absent: dict[
-            str, tuple[int, list[OffsetRange]]
-        ] = {}  # of static applications: excused unless back in time
-        self.skipped: dict[TopicPartition, int] = {}  # by an operator, who knows nothing of what was handed off
+        self.by_app: dict[tuple[str, TopicPartition], int] = {}  # the last commit of an application
+        # Ranges of absent static applications; they are excused unless the application returns in time.
+        self.absent: dict[str, tuple[int, list[OffsetRange]]] = {}
+        self.skipped: dict[TopicPartition, int] = {}  # by an operator, who does not know of handed-off batches
         self.counts: Counter[str] = Counter()
 
-    # --- what queries do ----------------------------------------------------------------------------------------------
+    # --- the queries --------------------------------------------------------------------------------------------------
 
-    def began(self, run: FakeQuery, seq: int, ranges: Sequence[OffsetRange]) -> None:
+    def on_batch_started(self, run: FakeQuery, seq: int, ranges: Sequence[OffsetRange]) -> None:
         app = run.checkpoint.app
-        self.logged[app, seq] = [one for one in ranges if one.size]
-        for one in ranges:
-            self.promised.setdefault(one.topic_partition, set()).update(range(one.from_offset, one.until_offset))
-            seen = self.by_run.setdefault((run.name, one.topic_partition), {})
-            for offset in range(one.from_offset, one.until_offset):
-                if offset in seen and not self.world.was_reset:
+        self.logged[app, seq] = [offset_range for offset_range in ranges if offset_range.size]
+        for offset_range in ranges:
+            partition = offset_range.topic_partition
+            offsets = range(offset_range.from_offset, offset_range.until_offset)
+            self.promised.setdefault(partition, set()).update(offsets)
+            batch_by_offset = self.by_run.setdefault((run.name, partition), {})
+            for offset in offsets:
+                if offset in batch_by_offset and not self.schedule_run.was_reset:
                     self.fail(
-                        f"{run.name} reads {one.topic_partition}@{offset} in batch {seq}, and has in {seen[offset]}"
+                        f"{run.name} reads {partition}@{offset} in batch {seq} after batch {batch_by_offset[offset]}"
                     )
-                seen[offset] = seq
+                batch_by_offset[offset] = seq
 
-    def sunk(self, run: FakeQuery, seq: int, ranges: Sequence[OffsetRange]) -> None:
+    def on_batch_written(self, run: FakeQuery, seq: int, ranges: Sequence[OffsetRange]) -> None:
         self.counts["batches"] += 1
-        for one in ranges:
-            sink = self.sinks.setdefault(one.topic_partition, {})
-            for offset in range(one.from_offset, one.until_offset):
+        for offset_range in ranges:
+            sink = self.sinks.setdefault(offset_range.topic_partition, {})
+            for offset in range(offset_range.from_offset, offset_range.until_offset):
                 sink.setdefault(offset, set()).add((run.checkpoint.app, seq))
 
-    def gone(self, run: FakeQuery, partitions: Iterable[TopicPartition], how: str) -> None:
-        """What is logged and not committed may be read again by others, if the rules allow it."""
+    def on_partitions_removed(self, run: FakeQuery, partitions: Iterable[TopicPartition], reason: str) -> None:
+        """Logged and uncommitted records may be read again by other members, if the rules allow it."""
         app = run.checkpoint.app
-        if how == "revoked" and self.world.plan.handover is not Handover.RELEASE and not self._eager:
-            return  # it waited, or was handed off; what timed out is excused where that is told
-        mine = set(partitions)
-        ended = how in ("killed", "stopped")
-        unseen = [] if run.planned is None or how == "revoked" else list(run.planned.ranges.values())
-        open_ones = [
-            one
-            for ranges in [unseen, *(ranges for (name, _), ranges in self.logged.items() if name == app)]
-            for one in ranges
-            if self.by_app.get((app, one.topic_partition), 0) < one.until_offset
-            and (ended or one.topic_partition in mine)
+        if reason == "revoked" and self.schedule_run.plan.handover is not Handover.RELEASE and not self._eager:
+            return  # the revocation waited, or handed the batch off; on_batch_event excuses a timeout
+        removed = set(partitions)
+        has_ended = reason in ("killed", "stopped")
+        unlogged = [] if run.planned is None or reason == "revoked" else list(run.planned.ranges.values())
+        open_ranges = [
+            offset_range
+            for ranges in [unlogged, *(ranges for (name, _), ranges in self.logged.items() if name == app)]
+            for offset_range in ranges
+            if self.by_app.get((app, offset_range.topic_partition), 0) < offset_range.until_offset
+            and (has_ended or offset_range.topic_partition in removed)
         ]
-        if ended and run.config.group_instance_id is not None:
-            at_rest = run.member.state is MemberState.STABLE and not run.member.needs_rejoin
-            generation_id = run.member.generation_id if at_rest else NEVER
-            self.absent.setdefault(app, (generation_id, []))[1].extend(open_ones)
+        if has_ended and run.config.group_instance_id is not None:
+            is_stable = run.member.state is MemberState.STABLE and not run.member.needs_rejoin
+            generation_id = run.member.generation_id if is_stable else NEVER
+            self.absent.setdefault(app, (generation_id, []))[1].extend(open_ranges)
         else:
-            self._excuse(open_ones)
+            self.excuse(open_ranges)
 
     @property
     def _eager(self) -> bool:
-        return self.world.plan.assignor == "range"
+        return self.schedule_run.plan.assignor == "range"
 
-    def came_back(self, app: str, generation_id: int) -> None:
-        """A static application is in the group again; if in the same generation, then nobody has had its partitions."""
-        before, open_ones = self.absent.pop(app, (generation_id, []))
+    def on_return(self, app: str, generation_id: int) -> None:
+        """A static application has rejoined; in the same generation no other member has had its partitions."""
+        before, open_ranges = self.absent.pop(app, (generation_id, []))
         if before != generation_id:
-            self._excuse(open_ones)
+            self.excuse(open_ranges)
 
-    def _excuse(self, ranges: Iterable[OffsetRange]) -> None:
-        for one in ranges:
-            self.excused.setdefault(one.topic_partition, set()).update(range(one.from_offset, one.until_offset))
+    def excuse(self, ranges: Iterable[OffsetRange]) -> None:
+        """Allow duplicates of these records."""
+        for offset_range in ranges:
+            offsets = range(offset_range.from_offset, offset_range.until_offset)
+            self.excused.setdefault(offset_range.topic_partition, set()).update(offsets)
 
-    def joined(self, run: FakeQuery, generation_id: int) -> None:
-        self.came_back(run.checkpoint.app, generation_id)
+    def on_joined(self, run: FakeQuery, generation_id: int) -> None:
+        self.on_return(run.checkpoint.app, generation_id)
 
-    def happened(self, run: FakeQuery, what: BatchEvent) -> None:
-        self.counts[what.kind.name] += 1
-        self.world.note(
-            f"{run.name}: {what.partition} {what.kind.value} {what.offset} {what.previous_offset} {what.duration_ms}"
+    def on_batch_event(self, run: FakeQuery, event: BatchEvent) -> None:
+        self.counts[event.kind.name] += 1
+        self.schedule_run.note(
+            f"{run.name}: {event.partition} {event.kind.value} {event.offset} {event.previous_offset} "
+            f"{event.duration_ms}"
         )
-        if what.kind is BatchEventKind.HANDOVER_TIMED_OUT:
+        if event.kind is BatchEventKind.HANDOVER_TIMED_OUT:
             planned = run.planned.ranges.values() if run.planned is not None else ()
-            self._excuse(one for one in (*run.reading, *planned) if one.topic_partition == what.partition)
+            self.excuse(
+                offset_range
+                for offset_range in (*run.reading, *planned)
+                if offset_range.topic_partition == event.partition
+            )
 
-    # --- what the coordinator does ------------------------------------------------------------------------------------
+    # --- the coordinator ----------------------------------------------------------------------------------------------
 
     def on_written(self, append: AppendRecords, error: Error) -> None:
         for record in append.records if error is Error.NONE else ():
             if isinstance(record, CommittedOffset) and record.value is not None:
                 partition = TopicPartition(record.topic, record.partition)
-                mark = CommitMarker.parse(OffsetAndMetadata(record.value.offset, metadata=record.value.metadata))
-                if mark is not None:
-                    self.by_app[mark.token.split(".")[0], partition] = record.value.offset
-                self._committed(partition, record.value.offset)
+                marker = CommitMarker.parse(OffsetAndMetadata(record.value.offset, metadata=record.value.metadata))
+                if marker is not None:
+                    self.by_app[marker.token.split(".")[0], partition] = record.value.offset
+                self._on_committed(partition, record.value.offset)
 
-    def _committed(self, partition: TopicPartition, offset: int) -> None:
+    def _on_committed(self, partition: TopicPartition, offset: int) -> None:
         before = self.committed.get(partition, 0)
-        self.world.note(f"{partition} is committed at {offset}")
-        if offset < before and not self.world.resetting:
+        self.schedule_run.note(f"{partition} is committed at {offset}")
+        if offset < before and not self.schedule_run.resetting:
             self.fail(f"{partition} was committed at {before} and now at {offset}")
         sink, promised = self.sinks.get(partition, {}), self.promised.get(partition, set())
-        for each in range(before, offset):
-            if each not in sink and not (self.handoff and each in promised):
-                self.fail(f"{partition} was committed at {offset}, and {each} is in no sink")
+        for passed in range(before, offset):
+            if passed not in sink and not (self.handoff and passed in promised):
+                self.fail(f"{partition} was committed at {offset}, and {passed} is in no sink")
         self.committed[partition] = offset
 
     def on_event(self, event: GroupEvent) -> None:
-        self.world.note(f"  {event.kind} gen={event.generation} {event.trigger or ''} {event.member or ''}")
+        self.schedule_run.note(f"  {event.kind} gen={event.generation} {event.trigger or ''} {event.member or ''}")
 
-    # --- in the end ---------------------------------------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         for app in list(self.absent):
-            self.came_back(app, NEVER)
-        for partition, end in self.world.broker.ends.items():
+            self.on_return(app, NEVER)
+        for partition, end in self.schedule_run.broker.ends.items():
             sink = self.sinks.get(partition, {})
             skipped = self.skipped.get(partition, 0)
             missing = [offset for offset in range(skipped, end) if offset not in sink]
@@ -280,11 +288,11 @@ class Oracle(Checker):
                 self.counts["records"] += 1
                 self.counts["duplicates"] += len(batches) - 1
                 if len(batches) > 1 and offset not in excused:
-                    self.fail(f"{partition} at {offset} is in the batches {sorted(batches)}, and nothing excuses it")
+                    self.fail(f"{partition} at {offset} is in the batches {sorted(batches)} without an excuse")
 
 
-class World:
-    """Runs a schedule, once."""
+class ScheduleRun:
+    """One run of a schedule."""
 
     def __init__(self, plan: Schedule) -> None:
         self.plan = plan
@@ -294,25 +302,25 @@ class World:
             offsets_topic_num_partitions=1, group_initial_rebalance_delay_ms=0, new_member_join_timeout_ms=60_000
         )
         self.broker = SimBroker(self.queue, self.random, config, GROUP)
-        self.story: list[str] = []
-        self.oracle = Oracle(self)
-        self.broker.checkers = [self.oracle]
+        self.log: list[str] = []
+        self.checker = RecordChecker(self)
+        self.broker.checkers = [self.checker]
         self.checkpoints: list[Checkpoint] = []
-        self.runs: dict[str, FakeQuery] = {}  # by application: the last one
+        self.runs: dict[str, FakeQuery] = {}  # the last run of each application
         self.resetting = False
         self.was_reset = False
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """The current time."""
         return self.queue.now_ms
 
-    def note(self, what: str) -> None:
-        """Add a line to the story."""
-        self.story.append(f"{self.now_ms:>7} ms  {what}")
+    def note(self, text: str) -> None:
+        """Add a line to the log."""
+        self.log.append(f"{self.now_ms:>7} ms  {text}")
 
     def run(self) -> None:
-        """Play the schedule to its end; a broken promise raises `Violation`."""
+        """Run the schedule to its end; a failed check raises `Violation`."""
         for number in range(self.plan.partitions):
             self.broker.ends[TopicPartition(TOPIC, number)] = self.random.between(0, 4)
         for _ in range(self.plan.apps):
@@ -324,17 +332,17 @@ class World:
         self._heal()
         deadline_ms = self.now_ms + self.plan.settle_ms
         self.queue.run_until(self.now_ms + self.plan.session_timeout_ms + 8_000)
-        while self.now_ms < deadline_ms and not self._is_at_rest():
+        while self.now_ms < deadline_ms and not self._is_finished():
             self.queue.run_until(self.now_ms + 1_000)
         for run in self.runs.values():
             if run.fatal is not None and not run.is_fenced:
                 raise Violation("OnlyFencedMembersFail", self.now_ms, f"{run.name} ended with {run.fatal!r}")
-        self.oracle.finish()
+        self.checker.finish()
 
-    def _is_at_rest(self) -> bool:
+    def _is_finished(self) -> bool:
         unfinished = any(run.alive and run.reading_seq > run.checkpoint.finished for run in self.runs.values())
         return not unfinished and all(
-            self.broker.committed.get(at) == end for at, end in self.broker.ends.items() if end
+            self.broker.committed.get(partition) == end for partition, end in self.broker.ends.items() if end
         )
 
     def _produce(self) -> None:
@@ -372,25 +380,25 @@ class World:
             driver=RebalanceDriver.BACKGROUND,
         )
         batches = BatchConfig(handover=plan.handover, handover_timeout_ms=plan.handover_timeout_ms)
-        world = self.queue, self.random, self.broker
-        run = FakeQuery(checkpoint, config, batches, plan.habits, TOPIC, world, self.oracle)
+        simulation = self.queue, self.random, self.broker
+        run = FakeQuery(checkpoint, config, batches, plan.behavior, TOPIC, simulation, self.checker)
         run.link.max_delay_ms = plan.max_delay_ms
         self.runs[checkpoint.app] = run
         self.note(f"{run.name} starts")
 
     # --- faults ------------------------------------------------------------------------------------------------------
 
-    def _inject_fault(self, fault: Mishap) -> None:
+    def _inject_fault(self, fault: ScheduledFault) -> None:
         live = [run for run in self.runs.values() if run.alive and not run.stopping]
         if not live or self.resetting:
             return
-        run = live[fault.whom % len(live)]
+        run = live[fault.application % len(live)]
         length_ms, checkpoint = fault.length_ms, run.checkpoint
         self.note(f"{fault.fault} ({run.name}, {length_ms} ms)")
         match fault.fault:
             case Fault.KILL:
                 run.kill()
-                if self.plan.handover is Handover.HANDOFF:  # which rests on the checkpoint being restarted
+                if self.plan.handover is Handover.HANDOFF:  # handoff relies on a restart from the checkpoint
                     self.queue.after(4 * length_ms, lambda: self._start(checkpoint))
             case Fault.RESTART:
                 run.kill()
@@ -402,19 +410,19 @@ class World:
                 run.stall(length_ms)
             case Fault.LONG_BATCH:
                 run.extra_work_ms = length_ms
-            case Fault.CUT:
+            case Fault.DISCONNECT:
                 run.link.to_broker = run.link.from_broker = False
-                self.queue.after(length_ms, lambda: self._mend(run))
-            case Fault.LOSE_ANSWERS:
+                self.queue.after(length_ms, lambda: self._reconnect(run))
+            case Fault.LOSE_RESPONSES:
                 run.link.from_broker = False
-                self.queue.after(length_ms, lambda: self._mend(run))
+                self.queue.after(length_ms, lambda: self._reconnect(run))
             case Fault.SCALE_OUT:
-                if len(self.checkpoints) < MOST_APPS:
+                if len(self.checkpoints) < MAX_APPS:
                     self._add_app(0)
             case Fault.ENFORCE:
                 run.enforce_rebalance()
             case Fault.ADD_PARTITIONS:
-                if len(self.broker.ends) < MOST_PARTITIONS:
+                if len(self.broker.ends) < MAX_PARTITIONS:
                     self.broker.ends[TopicPartition(TOPIC, len(self.broker.ends))] = 0
             case Fault.BROKER_CRASH:
                 if self.broker.up:
@@ -429,7 +437,7 @@ class World:
                 self._reset(live)
 
     def _reset(self, live: list[FakeQuery]) -> None:
-        """An operator stops everybody, waits until the group is empty, moves it back, and starts everybody again."""
+        """An operator stops all applications, waits for an empty group, moves it back, and starts them again."""
         self.resetting = True
         for run in live:
             run.stop()
@@ -443,23 +451,26 @@ class World:
             self.note("the operator gives up")
         else:
             self.was_reset = True
-            moved = {at: self.random.between(0, offset) for at, offset in sorted(committed.items())}
-            for at, offset in moved.items():
+            moved = {partition: self.random.between(0, offset) for partition, offset in sorted(committed.items())}
+            for partition, offset in moved.items():
                 if self.plan.handover is Handover.HANDOFF:
-                    self.oracle.skipped[at] = offset
-                if offset < committed[at]:
-                    self.oracle._excuse([OffsetRange(*at, offset, self.broker.ends[at])])
-            offsets = tuple(OffsetToCommit(at.topic, at.partition, offset, -1, "") for at, offset in moved.items())
+                    self.checker.skipped[partition] = offset
+                if offset < committed[partition]:
+                    self.checker.excuse([OffsetRange(*partition, offset, self.broker.ends[partition])])
+            offsets = tuple(
+                OffsetToCommit(partition.topic, partition.partition, offset, -1, "")
+                for partition, offset in moved.items()
+            )
             request = OffsetCommit(GROUP, "", None, -1, offsets)
-            self.broker.receive(request, "/operator", lambda _answer: None, lambda: None)
-        self.queue.after(500, self._reset_is_over)
+            self.broker.receive(request, "/operator", lambda _response: None, lambda: None)
+        self.queue.after(500, self._finish_reset)
         for run in live:
             self.queue.after(600, lambda run=run: self._start(run.checkpoint))  # type: ignore[misc]
 
-    def _reset_is_over(self) -> None:
+    def _finish_reset(self) -> None:
         self.resetting = False
 
-    def _mend(self, run: FakeQuery) -> None:
+    def _reconnect(self, run: FakeQuery) -> None:
         run.link.to_broker = run.link.from_broker = True
 
     def _restart_broker(self) -> None:
@@ -473,44 +484,44 @@ class World:
         self._restart_broker()
         self._accept_writes()
         for run in self.runs.values():
-            self._mend(run)
-        self.queue.after(self.plan.session_timeout_ms + 6_000, self._revive)
+            self._reconnect(run)
+        self.queue.after(self.plan.session_timeout_ms + 6_000, self._restart_missing)
 
-    def _revive(self) -> None:
-        """Somebody must be there; with handoff, everybody whose checkpoint promises something."""
+    def _restart_missing(self) -> None:
+        """Make sure that an application runs; with handoff, every application whose checkpoint has promised records."""
         for checkpoint in self.checkpoints:
             run = self.runs.get(checkpoint.app)
-            dead = run is None or not run.alive
-            nobody = not any(one.alive and not one.stopping for one in self.runs.values())
-            if dead and (nobody or self.plan.handover is Handover.HANDOFF):
+            is_dead = run is None or not run.alive
+            none_running = not any(other.alive and not other.stopping for other in self.runs.values())
+            if is_dead and (none_running or self.plan.handover is Handover.HANDOFF):
                 self._start(checkpoint)
         if self.plan.static:
             for run in self.runs.values():
-                run.enforce_rebalance()  # a static leader that returned skipped the assignment, and new partitions
+                run.enforce_rebalance()  # a static leader that returned did not assign new partitions
 
 
-def play(seed: int, handover: Handover) -> tuple[World, str | None]:
-    """Run one seed; the answer is what went wrong, if anything did."""
-    world = World(schedule(seed, handover))
+def run_schedule(seed: int, handover: Handover) -> tuple[ScheduleRun, str | None]:
+    """Run one seed; return the run and its error, if any."""
+    schedule_run = ScheduleRun(schedule(seed, handover))
     try:
-        world.run()
+        schedule_run.run()
     except Violation as violation:
-        return world, str(violation)
+        return schedule_run, str(violation)
     except Exception as error:
-        return world, f"{type(error).__name__}: {error}"
-    return world, None
+        return schedule_run, f"{type(error).__name__}: {error}"
+    return schedule_run, None
 
 
-def report(world: World, what: str) -> str:
-    """What to show: the promise, how it came to it, and the command that plays it again."""
-    plan = world.plan
+def report(schedule_run: ScheduleRun, error: str) -> str:
+    """The error, the end of the log, and the command that repeats the run."""
+    plan = schedule_run.plan
     command = f".venv/bin/python -m tests.spark.schedules {plan.handover.value} {plan.seed}"
-    return "\n".join([f"seed {plan.seed}: {what}", *world.story[-STORY_LINES:], f"replay: {command}"])
+    return "\n".join([f"seed {plan.seed}: {error}", *schedule_run.log[-REPORT_LINES:], f"replay: {command}"])
 
 
 if __name__ == "__main__":
-    played, failed = play(int(sys.argv[2]), Handover(sys.argv[1]))
-    print(played.plan)
-    print("\n".join(played.story))
-    print(failed or f"nothing broke: {dict(played.oracle.counts)}")
-    sys.exit(failed is not None)
+    finished_run, error = run_schedule(int(sys.argv[2]), Handover(sys.argv[1]))
+    print(finished_run.plan)
+    print("\n".join(finished_run.log))
+    print(error or f"no violation: {dict(finished_run.checker.counts)}")
+    sys.exit(error is not None)

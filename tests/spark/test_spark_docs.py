@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md and of the README run, and the table of columns is the source's."""
+"""The examples of docs/spark.md and the README run, and the table of columns matches the source."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ _COLUMN = re.compile(r"^\| (\w+) \| ([^|]+) \|", re.MULTILINE)
 def test_examples_run(spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(kafka, "orders", numbers(5))
     names: dict[str, object] = {"spark": spark, "checkpoint": str(tmp_path)}
-    examples = [found for page in (PAGE, ROOT / "README.md") for found in _EXAMPLE.findall(page.read_text("utf-8"))]
+    examples = [example for page in (PAGE, ROOT / "README.md") for example in _EXAMPLE.findall(page.read_text("utf-8"))]
     for example in examples:
         exec(compile(example.replace("localhost:9092", kafka.bootstrap_servers), PAGE.name, "exec"), names)
     assert len(examples) >= 4
@@ -28,5 +28,5 @@ def test_examples_run(spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys:
 
 def test_documented_columns() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## Columns")[2].partition("## Options")[0]
-    found = [(name, kind.strip()) for name, kind in _COLUMN.findall(text) if name != "column"]
-    assert found == [*COLUMNS, HEADERS]
+    documented = [(name, kind.strip()) for name, kind in _COLUMN.findall(text) if name != "column"]
+    assert documented == [*COLUMNS, HEADERS]

@@ -1,4 +1,4 @@
-"""The doctor's page: whole, safe to open, and drawn."""
+"""The doctor's report page: complete, escaped, and with a timeline."""
 
 import re
 import shutil
@@ -139,7 +139,7 @@ def test_lag_caused_by_rebalances_is_shown_and_drawn() -> None:
     assert "<b>75%</b> of it was caused by rebalances" in page
     began, minute = BEGAN_MS, 60_000
     points = [(1, 0, 0), (2, 400, 300), (4, 400, 300), (5, 0, 0)]  # constant in minutes without data
-    curve = ", ".join(f"[{began + at * minute}, {behind}, {rounds}]" for at, behind, rounds in points)
+    curve = ", ".join(f"[{began + at * minute}, {behind}, {by_rebalances}]" for at, behind, by_rebalances in points)
     assert f'"lag": [{curve}]' in page
     assert f'"frequency": [[{began}, {began + minute}, 0], [{began + minute}, {began + 2 * minute}, 12]' in page
 
@@ -170,8 +170,8 @@ def test_browser_draws_a_timeline_for_every_member(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(report([unhealthy()]), encoding="utf-8")
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom"]
-    done = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, check=False, timeout=120)
-    drawn = done.stdout
+    result = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, check=False, timeout=120)
+    drawn = result.stdout
     assert drawn.count('class="span member"') == 2
     assert 'class="name culprit"' in drawn
     assert drawn.count('class="round slow"') == 12

@@ -238,12 +238,14 @@ def _small_input_settings(request: "DiagnosisRequest", master: str) -> dict[str,
 
 
 def _check_paths(request: "DiagnosisRequest") -> None:
+    from slackwater.doctor.input_paths import missing_paths_error, unreadable_path_error
+
     local = [Path(path) for path in request.paths if not _REMOTE_OR_PATTERN.match(path)]
     for path in local:
         if not path.exists():
-            raise UsageError(f"{path} does not exist. Pass a file or a directory that exists.")
+            raise missing_paths_error([str(path)])
         if not os.access(path, os.R_OK):
-            raise UsageError(f"{path} is not readable for this user. Change its permissions.")
+            raise unreadable_path_error(str(path))
     has_data = any(file.stat().st_size for path in local for file in list_files(path))
     if local and len(local) == len(request.paths) and not has_data:
         raise UsageError(f"{', '.join(map(str, local))}: no file, or only empty files. Pass logs with lines in them.")

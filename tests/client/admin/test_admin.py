@@ -12,7 +12,7 @@ from slackwater.client.errors import ClientClosedError, NetworkError
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing import Kafka
-from tests.client.clusters import Side
+from tests.client.clusters import ClusterUnderTest
 from tests.client.consumer_pool import ConsumerPool, wait_until
 
 Name = Callable[[str], str]
@@ -20,43 +20,43 @@ SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms
 
 
 @pytest.fixture
-def bootstrap(side: Side) -> str:
-    """The cluster."""
-    return side.bootstrap_servers
+def bootstrap(cluster: ClusterUnderTest) -> str:
+    """The bootstrap servers of the cluster."""
+    return cluster.bootstrap_servers
 
 
 @pytest.fixture
-def admin(side: Side) -> Admin:
-    return side.admin
+def admin(cluster: ClusterUnderTest) -> Admin:
+    return cluster.admin
 
 
 @pytest.fixture
 def name() -> Name:
-    """Names that no other test uses."""
-    run = uuid.uuid4().hex[:8]
-    return lambda what: f"{what}-{run}"
+    """Returns names that no other test uses."""
+    suffix = uuid.uuid4().hex[:8]
+    return lambda prefix: f"{prefix}-{suffix}"
 
 
 @pytest.fixture
 def topic(admin: Admin, bootstrap: str, name: Name) -> str:
-    """A topic of three partitions with ten records each, of the times 1000, 2000, …, 10000."""
-    made = name("topic")
-    admin.create_topic(made, 3)
-    wait_until(lambda: made in {client.name for client in admin.list_topics()}, lambda: made)
+    """A topic of three partitions with ten records each, with the timestamps 1000, 2000, …, 10000."""
+    created = name("topic")
+    admin.create_topic(created, 3)
+    wait_until(lambda: created in {listed.name for listed in admin.list_topics()}, lambda: created)
     with Producer({"bootstrap.servers": bootstrap}) as producer:
         for number in range(10):
             for partition in range(3):
-                producer.send(made, "v", partition=partition, timestamp_ms=(number + 1) * 1000)
-    return made
+                producer.send(created, "v", partition=partition, timestamp_ms=(number + 1) * 1000)
+    return created
 
 
-def parts(topic: str, *numbers: int) -> list[TopicPartition]:
+def partitions(topic: str, *numbers: int) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in numbers]
 
 
-def described(admin: Admin, group: str) -> GroupDescription:
-    (results,) = admin.describe_groups([group])
-    return results
+def describe(admin: Admin, group: str) -> GroupDescription:
+    (description,) = admin.describe_groups([group])
+    return description
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -68,10 +68,12 @@ def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name
     admin.create_topic(topic, 2, configs={"retention.ms": "7200000"})
     with pytest.raises(BrokerError, match="already exists"):
         admin.create_topic(topic, 2)
-    wait_until(lambda: topic in {client.name for client in admin.list_topics()}, lambda: topic)
-    (results,) = admin.describe_topics([topic])
-    assert [client.index for client in results.partitions] == [0, 1]
-    assert all(client.leader in {broker.node_id for broker in admin.brokers()} for client in results.partitions)
+    wait_until(lambda: topic in {listed.name for listed in admin.list_topics()}, lambda: topic)
+    (description,) = admin.describe_topics([topic])
+    assert [partition.index for partition in description.partitions] == [0, 1]
+    assert all(
+        partition.leader in {broker.node_id for broker in admin.brokers()} for partition in description.partitions
+    )
 
     admin.add_partitions(topic, 4, validate_only=True)
     admin.add_partitions(topic, 3)
@@ -80,16 +82,16 @@ def test_a_topic_is_created_described_grown_and_deleted(admin: Admin, name: Name
         admin.add_partitions(topic, 2)
 
     admin.delete_topic(topic)
-    wait_until(lambda: topic not in {client.name for client in admin.list_topics()}, lambda: topic)
+    wait_until(lambda: topic not in {listed.name for listed in admin.list_topics()}, lambda: topic)
     with pytest.raises(BrokerError, match="There is no topic"):
         admin.delete_topic(topic)
 
 
 def test_metadata_request_creates_no_topic(admin: Admin, name: Name) -> None:
-    admin.create_topic(name("asked"), 2, validate_only=True)
+    admin.create_topic(name("validated"), 2, validate_only=True)
     with pytest.raises(BrokerError, match="was not created"):
-        admin.create_topic(name("asked"), 2, configs={"no.such.setting": "1"}, validate_only=True)
-    assert name("asked") not in {client.name for client in admin.list_topics(internal=True)}
+        admin.create_topic(name("validated"), 2, configs={"no.such.setting": "1"}, validate_only=True)
+    assert name("validated") not in {listed.name for listed in admin.list_topics(internal=True)}
 
 
 def test_misspelt_topic_suggests_closest_name(admin: Admin, topic: str) -> None:
@@ -102,8 +104,8 @@ def test_settings_of_topics_and_brokers(admin: Admin, topic: str) -> None:
     admin.alter_configs("topic", topic, {"delete.retention.ms": "60000"}, validate_only=True)
     admin.alter_configs("topic", topic, {"delete.retention.ms": "60000", "cleanup.policy": "compact"})
     wait_until(lambda: not admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
-    results = admin.describe_configs("topic", topic)
-    assert (results["delete.retention.ms"].value, results["cleanup.policy"].value) == ("60000", "compact")
+    configs = admin.describe_configs("topic", topic)
+    assert (configs["delete.retention.ms"].value, configs["cleanup.policy"].value) == ("60000", "compact")
     admin.alter_configs("topic", topic, {"delete.retention.ms": None})
     wait_until(lambda: admin.describe_configs("topic", topic)["delete.retention.ms"].is_default, lambda: topic)
     with pytest.raises(BrokerError, match="were not changed"):
@@ -118,69 +120,73 @@ def test_settings_of_topics_and_brokers(admin: Admin, topic: str) -> None:
 
 
 @pytest.mark.old_kafka
-def test_active_group_is_listed_and_described(side: Side, admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+def test_active_group_is_listed_and_described(
+    cluster: ClusterUnderTest, admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
     group = name("living")
-    with ConsumerPool(bootstrap, group, [topic]) as crowd:
-        crowd.join(5)
-        crowd.settle(3)
-        listed = {client.group_id: client for client in admin.list_groups()}[group]
+    with ConsumerPool(bootstrap, group, [topic]) as pool:
+        pool.join(5)
+        pool.settle(3)
+        listed = {listing.group_id: listing for listing in admin.list_groups()}[group]
         assert (listed.state, listed.type.lower(), listed.protocol_type) == ("Stable", "classic", "consumer")
-        assert group in {client.group_id for client in admin.list_groups(["stable"])}
-        assert group not in {client.group_id for client in admin.list_groups(["Empty"])}
+        assert group in {listing.group_id for listing in admin.list_groups(["stable"])}
+        assert group not in {listing.group_id for listing in admin.list_groups(["Empty"])}
 
-        results = described(admin, group)
-        assert (results.state, results.assignor, results.protocol_type) == ("Stable", "range", "consumer")
-        assert results.coordinator in admin.brokers()
-        assert sorted(client for member in results.members for client in member.partitions or ()) == parts(
-            topic, 0, 1, 2
-        )
-        assert {member.topics for member in results.members} == {(topic,)}
-        assert (len(results.members), len(results.idle)) == (5, 2)
-        assert results.generation == crowd.generation(crowd.consumers[0])
-        assert results.waiting_for is None
-        source = GenerationSource.GROUP_EVENTS if side.broker is not None else GenerationSource.OFFSETS_TOPIC
-        wait_until(lambda: described(admin, group).generation_source is source, lambda: described(admin, group))
-    assert described(admin, group).state == "Empty"
+        description = describe(admin, group)
+        assert (description.state, description.assignor, description.protocol_type) == ("Stable", "range", "consumer")
+        assert description.coordinator in admin.brokers()
+        assert sorted(
+            partition for member in description.members for partition in member.partitions or ()
+        ) == partitions(topic, 0, 1, 2)
+        assert {member.topics for member in description.members} == {(topic,)}
+        assert (len(description.members), len(description.idle)) == (5, 2)
+        assert description.generation == pool.generation(pool.consumers[0])
+        assert description.waiting_for is None
+        source = GenerationSource.GROUP_EVENTS if cluster.broker is not None else GenerationSource.OFFSETS_TOPIC
+        wait_until(lambda: describe(admin, group).generation_source is source, lambda: describe(admin, group))
+    assert describe(admin, group).state == "Empty"
 
 
 @pytest.mark.old_kafka
 def test_offsets_and_lag_of_committed_and_owned(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("lag")
-    with ConsumerPool(bootstrap, group, [topic]) as crowd:
-        crowd.join(2)
-        crowd.settle(3)
-        crowd.commit({TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 10})
-        results = described(admin, group)
-        rows = admin.group_offsets([results])[group]
+    with ConsumerPool(bootstrap, group, [topic]) as pool:
+        pool.join(2)
+        pool.settle(3)
+        pool.commit({TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 10})
+        description = describe(admin, group)
+        rows = admin.group_offsets([description])[group]
         assert [(*row.partition, row.committed, row.log_start, row.log_end, row.lag) for row in rows] == [
             (topic, 0, 4, 0, 10, 6),
             (topic, 1, None, 0, 10, None),
             (topic, 2, 10, 0, 10, 0),
         ]
-        owners = {client: member for member in results.members for client in member.partitions or ()}
+        owners = {partition: member for member in description.members for partition in member.partitions or ()}
         assert {row.partition: row.member for row in rows} == owners
-    after = admin.group_offsets([described(admin, group)])[group]
+    after = admin.group_offsets([describe(admin, group)])[group]
     assert [(row.partition.partition, row.lag, row.member) for row in after] == [(0, 6, None), (2, 0, None)]
 
 
 @pytest.mark.old_kafka
-def test_rebalance_waiting_members_are_found(side: Side, admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
+def test_rebalance_waiting_members_are_found(
+    cluster: ClusterUnderTest, admin: Admin, bootstrap: str, topic: str, name: Name
+) -> None:
     group = name("stuck")
-    with ConsumerPool(bootstrap, group, [topic]) as other, ConsumerPool(bootstrap, group, [topic]) as crowd:
-        crowd.join(2)
-        crowd.settle(3)
-        slow = frozenset(member.member_id for member in described(admin, group).members)
-        crowd.stall()
+    with ConsumerPool(bootstrap, group, [topic]) as other, ConsumerPool(bootstrap, group, [topic]) as pool:
+        pool.join(2)
+        pool.settle(3)
+        slow = frozenset(member.member_id for member in describe(admin, group).members)
+        pool.stall()
         other.join()
 
-        def seen() -> tuple[frozenset[str], bool]:
-            results = described(admin, group)
-            return frozenset(results.waiting_for or ()), results.waiting_exact
+        def waiting_members() -> tuple[frozenset[str], bool]:
+            description = describe(admin, group)
+            return frozenset(description.waiting_for or ()), description.waiting_exact
 
-        wait_until(lambda: seen() == (slow, side.broker is not None), seen)
-        results = described(admin, group)
-        assert results.state == "PreparingRebalance"
-        assert results.idle == ()
+        wait_until(lambda: waiting_members() == (slow, cluster.broker is not None), waiting_members)
+        description = describe(admin, group)
+        assert description.state == "PreparingRebalance"
+        assert description.idle == ()
 
 
 def test_generation_is_inferred_without_group_events(name: Name) -> None:
@@ -189,20 +195,20 @@ def test_generation_is_inferred_without_group_events(name: Name) -> None:
         with (
             Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin,
             ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as other,
-            ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as crowd,
+            ConsumerPool(broker.bootstrap_servers, "stuck", ["orders"]) as pool,
         ):
-            crowd.join(2)
-            crowd.settle(3)
-            results = described(admin, "stuck")
-            assert results.generation == crowd.generation(crowd.consumers[0])
-            assert results.generation_source is GenerationSource.OFFSETS_TOPIC
-            slow = {member.member_id for member in results.members}
-            crowd.stall()
+            pool.join(2)
+            pool.settle(3)
+            description = describe(admin, "stuck")
+            assert description.generation == pool.generation(pool.consumers[0])
+            assert description.generation_source is GenerationSource.OFFSETS_TOPIC
+            slow = {member.member_id for member in description.members}
+            pool.stall()
             other.join()
-            wait_until(lambda: len(described(admin, "stuck").members) == 3, lambda: described(admin, "stuck"))
-            results = described(admin, "stuck")
-            assert set(results.waiting_for or ()) == slow
-            assert not results.waiting_exact
+            wait_until(lambda: len(describe(admin, "stuck").members) == 3, lambda: describe(admin, "stuck"))
+            description = describe(admin, "stuck")
+            assert set(description.waiting_for or ()) == slow
+            assert not description.waiting_exact
 
 
 @pytest.mark.old_kafka
@@ -217,31 +223,29 @@ def test_missing_group_suggests_closest_name(admin: Admin, topic: str, name: Nam
 @pytest.mark.old_kafka
 def test_only_empty_group_can_be_deleted(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("deleted")
-    with ConsumerPool(bootstrap, group, [topic]) as crowd:
-        crowd.join()
-        crowd.settle(3)
-        with pytest.raises(BrokerError, match="Stop its consumers first") as refused:
+    with ConsumerPool(bootstrap, group, [topic]) as pool:
+        pool.join()
+        pool.settle(3)
+        with pytest.raises(BrokerError, match="Stop its consumers first") as rejected:
             admin.delete_group(group)
-        assert refused.value.error is Error.NON_EMPTY_GROUP
+        assert rejected.value.error is Error.NON_EMPTY_GROUP
     admin.delete_group(group)
-    assert group not in {client.group_id for client in admin.list_groups()}
+    assert group not in {listing.group_id for listing in admin.list_groups()}
 
 
 @pytest.mark.old_kafka
 def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("removed")
-    with ConsumerPool(bootstrap, group, [topic]) as crowd:
-        crowd.join(1)
-        crowd.join(1, {"group.instance.id": "pod-1"})
-        crowd.settle(3)
+    with ConsumerPool(bootstrap, group, [topic]) as pool:
+        pool.join(1)
+        pool.join(1, {"group.instance.id": "pod-1"})
+        pool.settle(3)
 
         def ids() -> dict[str | None, str]:
-            results = described(admin, group)
-            return (
-                {client.group_instance_id: client.member_id for client in results.members}
-                if results.state == "Stable"
-                else {}
-            )
+            description = describe(admin, group)
+            if description.state != "Stable":
+                return {}
+            return {member.group_instance_id: member.member_id for member in description.members}
 
         first = ids()
         (removed,) = admin.remove_members(group, members=[first[None]])
@@ -254,10 +258,10 @@ def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: st
         wait_until(lambda: ids().get("pod-1") not in (None, second["pod-1"]), ids)
 
         third = ids()
-        assert {client.error for client in admin.remove_members(group, all_members=True)} == {Error.NONE}
+        assert {removal.error for removal in admin.remove_members(group, all_members=True)} == {Error.NONE}
         wait_until(lambda: len(ids()) == 2 and not set(ids().values()) & set(third.values()), ids)
 
-        (unknown,) = admin.remove_members(group, members=["nobody"])
+        (unknown,) = admin.remove_members(group, members=["unknown"])
         assert unknown.error is Error.UNKNOWN_MEMBER_ID
     (stayed,) = admin.remove_members(group, all_members=True)
     assert stayed.group_instance_id == "pod-1"  # a static member does not leave when it is closed
@@ -282,46 +286,47 @@ def test_removed_members_rejoin_if_alive(admin: Admin, bootstrap: str, topic: st
         (ResetTo.time(3500), (3, 3, 3)),
         (ResetTo.time(99_000), (10, 10, 10)),
     ],
-    ids=lambda client: f"{client.target.name}{client.amount}" if isinstance(client, ResetTo) else "",
+    ids=lambda value: f"{value.target.name}{value.amount}" if isinstance(value, ResetTo) else "",
 )
 def test_offsets_are_reset(admin: Admin, topic: str, name: Name, to: ResetTo, expected: tuple[int, ...]) -> None:
     group = name("reset")
-    admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1, 2), 5))
+    admin.alter_offsets(group, dict.fromkeys(partitions(topic, 0, 1, 2), 5))
     planned = admin.reset_offsets(group, to, dry_run=True)
-    assert [(change.old, change.new) for change in planned] == [(5, client) for client in expected]
-    assert {at.offset for at in admin.committed(group).values()} == {5}
+    assert [(change.old, change.new) for change in planned] == [(5, offset) for offset in expected]
+    assert {commit.offset for commit in admin.committed(group).values()} == {5}
     admin.reset_offsets(group, to)
-    assert {client: at.offset for client, at in admin.committed(group).items()} == dict(
-        zip(parts(topic, 0, 1, 2), expected, strict=True)
+    assert {partition: commit.offset for partition, commit in admin.committed(group).items()} == dict(
+        zip(partitions(topic, 0, 1, 2), expected, strict=True)
     )
 
 
 def test_only_named_partitions_are_reset(admin: Admin, topic: str, name: Name) -> None:
     group = name("scope")
-    admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1), 5))
-    admin.reset_offsets(group, ResetTo.latest(), partitions=parts(topic, 1))
-    assert {client.partition: at.offset for client, at in admin.committed(group).items()} == {0: 5, 1: 10}
+    admin.alter_offsets(group, dict.fromkeys(partitions(topic, 0, 1), 5))
+    admin.reset_offsets(group, ResetTo.latest(), partitions=partitions(topic, 1))
+    assert {partition.partition: commit.offset for partition, commit in admin.committed(group).items()} == {0: 5, 1: 10}
     admin.reset_offsets(group, ResetTo.earliest(), topics=[topic])
-    assert {client.partition: at.offset for client, at in admin.committed(group).items()} == {0: 0, 1: 0, 2: 0}
+    offsets = {partition.partition: commit.offset for partition, commit in admin.committed(group).items()}
+    assert offsets == {0: 0, 1: 0, 2: 0}
 
 
 @pytest.mark.old_kafka
 def test_invalid_reset_explains_the_reason(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
-    group = name("refused")
+    group = name("rejected")
     with pytest.raises(UsageError, match="has no committed offsets"):
         admin.reset_offsets(group, ResetTo.latest())
     with pytest.raises(UsageError, match="no committed offset to shift"):
         admin.reset_offsets(group, ResetTo.shift(1), topics=[topic])
     with pytest.raises(UsageError, match="has no partition 9; it has 3"):
-        admin.reset_offsets(group, ResetTo.latest(), partitions=parts(topic, 9))
+        admin.reset_offsets(group, ResetTo.latest(), partitions=partitions(topic, 9))
     with pytest.raises(BrokerError, match="There is no topic"):
         admin.reset_offsets(group, ResetTo.latest(), topics=[topic + "x"])
-    with ConsumerPool(bootstrap, group, [topic]) as crowd:
-        crowd.join()
-        crowd.settle(3)
-        with pytest.raises(BrokerError, match=r"is Stable with 1 member, .*Stop its consumers first") as refused:
+    with ConsumerPool(bootstrap, group, [topic]) as pool:
+        pool.join()
+        pool.settle(3)
+        with pytest.raises(BrokerError, match=r"is Stable with 1 member, .*Stop its consumers first") as rejected:
             admin.reset_offsets(group, ResetTo.latest(), topics=[topic])
-        assert refused.value.error is Error.NON_EMPTY_GROUP
+        assert rejected.value.error is Error.NON_EMPTY_GROUP
         with pytest.raises(BrokerError, match="has members"):
             admin.alter_offsets(group, {TopicPartition(topic, 0): 1})
     assert admin.committed(group) == {}
@@ -330,14 +335,14 @@ def test_invalid_reset_explains_the_reason(admin: Admin, bootstrap: str, topic: 
 @pytest.mark.old_kafka
 def test_delete_offsets_except_subscribed_topics(admin: Admin, bootstrap: str, topic: str, name: Name) -> None:
     group = name("forgotten")
-    admin.alter_offsets(group, dict.fromkeys(parts(topic, 0, 1), 5))
-    assert admin.delete_offsets(group, parts(topic, 0)) == {TopicPartition(topic, 0): Error.NONE}
-    assert set(admin.committed(group)) == set(parts(topic, 1))
-    with ConsumerPool(bootstrap, group, [topic]) as crowd:
-        crowd.join()
-        crowd.settle(3)
-        refused = {TopicPartition(topic, 1): Error.GROUP_SUBSCRIBED_TO_TOPIC}
-        assert admin.delete_offsets(group, parts(topic, 1)) == refused
+    admin.alter_offsets(group, dict.fromkeys(partitions(topic, 0, 1), 5))
+    assert admin.delete_offsets(group, partitions(topic, 0)) == {TopicPartition(topic, 0): Error.NONE}
+    assert set(admin.committed(group)) == set(partitions(topic, 1))
+    with ConsumerPool(bootstrap, group, [topic]) as pool:
+        pool.join()
+        pool.settle(3)
+        rejected = {TopicPartition(topic, 1): Error.GROUP_SUBSCRIBED_TO_TOPIC}
+        assert admin.delete_offsets(group, partitions(topic, 1)) == rejected
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -368,8 +373,8 @@ def test_retriable_errors_and_failing_broker(name: Name) -> None:
         kafka.fail("ListGroups", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
         kafka.fail("DescribeGroups", "NOT_COORDINATOR", times=2)
         kafka.fail("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
-        assert [client.group_id for client in admin.list_groups()] == ["billing"]
-        (row,) = admin.group_offsets([described(admin, "billing")])["billing"]
+        assert [listing.group_id for listing in admin.list_groups()] == ["billing"]
+        (row,) = admin.group_offsets([describe(admin, "billing")])["billing"]
         assert row.lag == 0
 
         kafka.fail("ListGroups", "CLUSTER_AUTHORIZATION_FAILED", times=2)

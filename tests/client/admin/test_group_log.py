@@ -17,79 +17,87 @@ DEADLINE_S = 60.0
 
 @pytest.fixture
 def kafka() -> Iterator[Kafka]:
-    with Kafka() as client:
-        client.create_topic("t", 2)
-        yield client
+    with Kafka() as running:
+        running.create_topic("t", 2)
+        yield running
 
 
 @pytest.fixture
 def admin(kafka: Kafka) -> Iterator[Admin]:
-    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as client:
-        yield client
+    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as connected:
+        yield connected
 
 
-def until(
-    admin: Admin, follower: GroupLogFollower, enough: Callable[[list[GroupLogEntries]], bool]
+def follow_until(
+    admin: Admin, follower: GroupLogFollower, is_enough: Callable[[list[GroupLogEntries]], bool]
 ) -> list[GroupLogEntries]:
-    """Look until what was written is enough; all looks."""
-    looks: list[GroupLogEntries] = []
+    """Follow the log until the entries are enough; return the entries of each read."""
+    reads: list[GroupLogEntries] = []
 
-    def look() -> bool:
-        looks.append(admin.follow_groups(follower, ["g"]))
-        return enough(looks)
+    def read() -> bool:
+        reads.append(admin.follow_groups(follower, ["g"]))
+        return is_enough(reads)
 
-    wait_until(look, lambda: looks, DEADLINE_S)
-    return looks
-
-
-def formed(looks: list[GroupLogEntries]) -> list[int | None]:
-    return [client.generation for look in looks for client in look.events if client.kind is EventKind.GENERATION_FORMED]
+    wait_until(read, lambda: reads, DEADLINE_S)
+    return reads
 
 
-def numbers(looks: list[GroupLogEntries]) -> list[int]:
-    return [client.generation for look in looks for client in look.generations if client.members]
+def formed_generations(reads: list[GroupLogEntries]) -> list[int | None]:
+    events = [event for entries in reads for event in entries.events]
+    return [event.generation for event in events if event.kind is EventKind.GENERATION_FORMED]
+
+
+def recorded_generations(reads: list[GroupLogEntries]) -> list[int]:
+    return [record.generation for entries in reads for record in entries.generations if record.members]
 
 
 def test_generations_and_events_are_returned_once(kafka: Kafka, admin: Admin) -> None:
     follower = GroupLogFollower(since_ms=0)
-    with ConsumerPool(kafka.bootstrap_servers, "g", ["t"]) as crowd:
-        crowd.join()
-        crowd.settle(2)
-        first = until(admin, follower, lambda looks: bool(numbers(looks) and formed(looks)))
-        crowd.join()
-        crowd.settle(2)
-        newest = crowd.generation(crowd.consumers[0])
-        more = until(admin, follower, lambda looks: newest in numbers(looks) and newest in formed(looks))
-    looks = first + more
-    assert numbers(looks) == sorted(set(numbers(looks)))
-    assert formed(looks) == list(range(1, newest + 1))
-    last = [client for look in looks for client in look.generations if client.generation == newest]
+    with ConsumerPool(kafka.bootstrap_servers, "g", ["t"]) as pool:
+        pool.join()
+        pool.settle(2)
+        first = follow_until(
+            admin, follower, lambda reads: bool(recorded_generations(reads) and formed_generations(reads))
+        )
+        pool.join()
+        pool.settle(2)
+        newest = pool.generation(pool.consumers[0])
+        more = follow_until(
+            admin, follower, lambda reads: newest in recorded_generations(reads) and newest in formed_generations(reads)
+        )
+    reads = first + more
+    assert recorded_generations(reads) == sorted(set(recorded_generations(reads)))
+    assert formed_generations(reads) == list(range(1, newest + 1))
+    last = [record for entries in reads for record in entries.generations if record.generation == newest]
     assert (len(last[0].members or ()), last[0].group) == (2, "g")
-    assert looks[-1].topics == {"__group_events", "__consumer_offsets"}
+    assert reads[-1].topics == {"__group_events", "__consumer_offsets"}
     assert follower.known_since_ms == 0
 
 
 def test_older_entries_are_not_returned(kafka: Kafka, admin: Admin) -> None:
-    with ConsumerPool(kafka.bootstrap_servers, "g", ["t"]) as crowd:
-        crowd.join()
-        crowd.settle(2)
-        until(admin, GroupLogFollower(0), lambda looks: bool(numbers(looks) and formed(looks)))
+    with ConsumerPool(kafka.bootstrap_servers, "g", ["t"]) as pool:
+        pool.join()
+        pool.settle(2)
+        follow_until(
+            admin, GroupLogFollower(0), lambda reads: bool(recorded_generations(reads) and formed_generations(reads))
+        )
         late = admin.follow_groups(GroupLogFollower(since_ms=2**60), ["g"])
     assert (late.generations, late.events) == ([], [])
 
 
 def test_denied_topic_is_reported_and_not_retried(kafka: Kafka, admin: Admin) -> None:
     admin.alter_offsets("g", {TopicPartition("t", 0): 0})
-    until(admin, GroupLogFollower(0), lambda looks: len(looks[-1].topics) == 2)  # events are written a moment later
+    # Events are written with a delay.
+    follow_until(admin, GroupLogFollower(0), lambda reads: len(reads[-1].topics) == 2)
     fault = kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
     follower = GroupLogFollower(0)
-    written = admin.follow_groups(follower, ["g"])
-    assert "__consumer_offsets" in written.refused
-    met = fault.count
-    assert admin.follow_groups(follower, ["g"]) == written
-    assert fault.count == met
+    entries = admin.follow_groups(follower, ["g"])
+    assert "__consumer_offsets" in entries.refused
+    count = fault.count
+    assert admin.follow_groups(follower, ["g"]) == entries
+    assert fault.count == count
 
 
 def test_cluster_without_group_log(admin: Admin) -> None:
-    written = admin.follow_groups(GroupLogFollower(0), ["g"])
-    assert (written.generations, written.events, written.refused) == ([], [], frozenset())
+    entries = admin.follow_groups(GroupLogFollower(0), ["g"])
+    assert (entries.generations, entries.events, entries.refused) == ([], [], frozenset())

@@ -9,39 +9,39 @@ import slackwater.client.consumer.event_publisher as publishing
 from slackwater.group.events import EventKind, EventSource, GroupEvent
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.client.clusters import Side
+from tests.client.clusters import ClusterUnderTest
 from tests.client.helpers import consumer, fill, numbers, poll_until, read
 
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A topic like `__group_events` on a cluster that has none of its own."""
+    """A topic for events on a cluster without `__group_events`."""
     name = f"member-events-{uuid.uuid4().hex[:8]}"
     monkeypatch.setattr(publishing.EventPublisher.__init__, "__defaults__", (name,))
     return name
 
 
 @pytest.mark.old_kafka
-def test_member_events_are_published(side: Side, events: str) -> None:
-    topic, group = side.topic(), side.name("g")
-    with consumer(side, group, group_events_publish=True) as client:
+def test_member_events_are_published(cluster: ClusterUnderTest, events: str) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    with consumer(cluster, group, group_events_publish=True) as client:
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment)
-    with consumer(side) as reader:
+    with consumer(cluster) as reader:
         reader.assign([TopicPartition(events, 0)])
-        results = read(reader, 5)
-    assert {record.key for record in results} == {group.encode()}
-    found_events = [GroupEvent.from_json((record.value or b"").decode()) for record in results]
-    assert {event.source for event in found_events} == {EventSource.MEMBER}
-    kinds = [event.kind for event in found_events]
+        records = read(reader, 5)
+    assert {record.key for record in records} == {group.encode()}
+    published = [GroupEvent.from_json((record.value or b"").decode()) for record in records]
+    assert {event.source for event in published} == {EventSource.MEMBER}
+    kinds = [event.kind for event in published]
     assert kinds[0] is EventKind.COORDINATOR_FOUND
     assert EventKind.PARTITIONS_ASSIGNED in kinds
     assert EventKind.PARTITIONS_REVOKED in kinds
 
 
-def test_events_are_published_only_if_enabled(side: Side, events: str) -> None:
-    topic, group = side.topic(), side.name("g")
-    with consumer(side, group) as client:
+def test_events_are_published_only_if_enabled(cluster: ClusterUnderTest, events: str) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    with consumer(cluster, group) as client:
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment)
         assert client.partitions_for(events) == []
@@ -75,8 +75,8 @@ def test_transient_failure_is_survived(kafka: Kafka, events: str) -> None:
         assert len(read(reader, 5)) >= 5
 
 
-def test_pending_events_are_bounded(side: Side, events: str) -> None:
-    with consumer(side, side.name("g"), group_events_publish=True) as client:
+def test_pending_events_are_bounded(cluster: ClusterUnderTest, events: str) -> None:
+    with consumer(cluster, cluster.name("g"), group_events_publish=True) as client:
         publisher = client.engine.publisher
         assert publisher is not None
         assert publisher.max_pending == publishing.MAX_PENDING

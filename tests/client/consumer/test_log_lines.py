@@ -8,7 +8,7 @@ import pytest
 from slackwater.group.errors import BrokerError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.client.clusters import Side
+from tests.client.clusters import ClusterUnderTest
 from tests.client.helpers import consumer, poll_until, wait_for
 
 
@@ -16,25 +16,25 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "slackwater.client.consumer.consumer"]
 
 
-def in_order(results: list[str], patterns: list[str]) -> None:
-    """Each pattern matches a line behind the one before."""
-    at = 0
+def assert_in_order(found_lines: list[str], patterns: list[str]) -> None:
+    """Assert that the patterns match lines in this order."""
+    position = 0
     for pattern in patterns:
-        while at < len(results) and not re.fullmatch(pattern, results[at]):
-            at += 1
-        assert at < len(results), f"no line, in its place, is {pattern!r}; there are:\n" + "\n".join(results)
+        while position < len(found_lines) and not re.fullmatch(pattern, found_lines[position]):
+            position += 1
+        assert position < len(found_lines), f"no line in order matches {pattern!r}:\n" + "\n".join(found_lines)
 
 
 @pytest.mark.old_kafka
-def test_join_and_leave_log_java_lines(side: Side, caplog: pytest.LogCaptureFixture) -> None:
-    topic, group = side.topic(2), side.name("g")
-    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(side, group, client_id="c") as client:
+def test_join_and_leave_log_java_lines(cluster: ClusterUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = cluster.topic(2), cluster.name("g")
+    with caplog.at_level(logging.INFO, "slackwater.client"), consumer(cluster, group, client_id="c") as client:
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment)
     p = rf"\[Consumer clientId=c, groupId={group}\] "
     both = f"{topic}-0, {topic}-1"
     generation = r"Generation\{generationId=1, memberId='c-[-0-9a-f]+', protocol='range'\}"
-    in_order(
+    assert_in_order(
         lines(caplog),
         [
             p + r"Discovered group coordinator 127\.0\.0\.1:\d+ \(id: 2147483646 rack: null\)",
@@ -54,22 +54,22 @@ def test_join_and_leave_log_java_lines(side: Side, caplog: pytest.LogCaptureFixt
     )
 
 
-def test_poll_overrun_is_logged_with_its_duration(side: Side, caplog: pytest.LogCaptureFixture) -> None:
-    topic, group = side.topic(), side.name("g")
+def test_poll_overrun_is_logged_with_its_duration(cluster: ClusterUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
-        consumer(side, group, client_id="c", max_poll_interval_ms=1_000) as client,
+        consumer(cluster, group, client_id="c", max_poll_interval_ms=1_000) as client,
     ):
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment)
-        wait_for(lambda: side.group_state(group) == "Empty")
+        wait_for(lambda: cluster.group_state(group) == "Empty")
         poll_until(client, lambda: "Lost previously" in caplog.text)
-    results = lines(caplog)
-    warning = next(line for line in results if "consumer poll timeout has expired. This means" in line)
+    found_lines = lines(caplog)
+    warning = next(line for line in found_lines if "consumer poll timeout has expired. This means" in line)
     level = next(record.levelname for record in caplog.records if record.getMessage() == warning)
     assert level == "WARNING"
-    in_order(
-        results,
+    assert_in_order(
+        found_lines,
         [
             r".*\] consumer poll timeout has expired\. This means .*",
             r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, max.poll.interval.ms is 1000; .+",
@@ -80,20 +80,20 @@ def test_poll_overrun_is_logged_with_its_duration(side: Side, caplog: pytest.Log
 
 
 @pytest.mark.old_kafka
-def test_expired_member_rejoins(side: Side, caplog: pytest.LogCaptureFixture) -> None:
-    topic, group = side.topic(), side.name("g")
+def test_expired_member_rejoins(cluster: ClusterUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
     with (
         caplog.at_level(logging.INFO, "slackwater.client"),
-        consumer(side, group, client_id="c", group_instance_id="i") as client,
+        consumer(cluster, group, client_id="c", group_instance_id="i") as client,
     ):
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment)
-        side.evict(group, client)
+        cluster.evict(group, client)
         poll_until(client, lambda: "Lost previously" in caplog.text)
         poll_until(client, lambda: client.assignment)
-    refused = "} and group instance id Optional[i] failed due to UNKNOWN_MEMBER_ID, resetting generation"
-    assert any(line.endswith(refused) for line in lines(caplog))
-    in_order(
+    failure = "} and group instance id Optional[i] failed due to UNKNOWN_MEMBER_ID, resetting generation"
+    assert any(line.endswith(failure) for line in lines(caplog))
+    assert_in_order(
         lines(caplog),
         [
             rf"\[Consumer instanceId=i, clientId=c, groupId={group}\] Attempt to heartbeat with Generation\{{gen.+=1.+",
@@ -103,14 +103,14 @@ def test_expired_member_rejoins(side: Side, caplog: pytest.LogCaptureFixture) ->
     )
 
 
-def test_fatal_join_error_is_raised(side: Side, caplog: pytest.LogCaptureFixture) -> None:
-    topic, group = side.topic(), side.name("g")
-    with consumer(side, group, client_id="a", partition_assignment_strategy="range") as client:
+def test_fatal_join_error_is_raised(cluster: ClusterUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    with consumer(cluster, group, client_id="a", partition_assignment_strategy="range") as client:
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment)
         with (
             caplog.at_level(logging.INFO, "slackwater.client"),
-            consumer(side, group, client_id="b", partition_assignment_strategy="roundrobin") as other,
+            consumer(cluster, group, client_id="b", partition_assignment_strategy="roundrobin") as other,
         ):
             other.subscribe([topic])
             with pytest.raises(BrokerError, match="incompatible"):
@@ -118,8 +118,8 @@ def test_fatal_join_error_is_raised(side: Side, caplog: pytest.LogCaptureFixture
     message = (
         rf"[Consumer clientId=b, groupId={group}] JoinGroup failed due to fatal error: The group member's supported"
     )
-    calls = [record.levelname for record in caplog.records if record.getMessage().startswith(message)]
-    assert calls == ["ERROR"]
+    levels = [record.levelname for record in caplog.records if record.getMessage().startswith(message)]
+    assert levels == ["ERROR"]
 
 
 def test_coordinator_loss_emits_event(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
@@ -129,7 +129,7 @@ def test_coordinator_loss_emits_event(kafka: Kafka, caplog: pytest.LogCaptureFix
         poll_until(client, lambda: client.assignment)
         kafka.drop("Heartbeat")
         poll_until(client, lambda: caplog.text.count("Discovered group coordinator") >= 2)
-    in_order(
+    assert_in_order(
         lines(caplog),
         [
             r".*\] Group coordinator .+ is unavailable or invalid due to cause: null\. isDisconnected: true\..+",
@@ -138,9 +138,9 @@ def test_coordinator_loss_emits_event(kafka: Kafka, caplog: pytest.LogCaptureFix
     )
 
 
-def test_no_lines_are_rendered_below_info(side: Side, caplog: pytest.LogCaptureFixture) -> None:
-    topic, group = side.topic(), side.name("g")
-    with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(side, group) as client:
+def test_no_lines_are_rendered_below_info(cluster: ClusterUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    with caplog.at_level(logging.ERROR, "slackwater.client"), consumer(cluster, group) as client:
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment == {TopicPartition(topic, 0)})
     assert not lines(caplog)

@@ -24,15 +24,15 @@ def tracing() -> Iterator[None]:
 
 
 def held_bytes() -> int:
-    """What Python holds on to; caches that have a bound are emptied, for they are still filling up."""
+    """The bytes that Python holds; bounded caches that are still filling are cleared first."""
     subscriptions.is_overlong_cached.cache_clear()
-    consumer_protocol._decode_cached.cache_clear()
+    consumer_protocol.decode_subscription_cached.cache_clear()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
 
 def growth(pair: Pair) -> int:
-    """Bytes that are held after more rebalances, over what was held before."""
+    """The growth of the held bytes over more rebalances."""
     before = held_bytes()
     pair.rebalance(MEASURED)
     return held_bytes() - before
@@ -41,7 +41,7 @@ def growth(pair: Pair) -> int:
 @pytest.mark.usefixtures("tracing")
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_memory_stays_flat_over_rebalances(assignor: str) -> None:
-    # A timer that was cancelled may hold its round until its time is over: a short one.
+    # A cancelled timer may hold its rebalance until its time, so the rebalance timeout is short.
     settings = {"partition.assignment.strategy": assignor, "rebalance.timeout.ms": 1_000}
     with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker, settings) as pair:
         pair.rebalance(WARM_UP)
@@ -51,7 +51,7 @@ def test_memory_stays_flat_over_rebalances(assignor: str) -> None:
 @pytest.mark.usefixtures("tracing")
 def test_leak_check_detects_leaks() -> None:
     with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker, Pair(broker) as pair:
-        kept: list[bytes] = []
-        pair.members[0].on_event(lambda event: kept.append(bytes(1_000)))
+        leaked: list[bytes] = []
+        pair.members[0].on_event(lambda event: leaked.append(bytes(1_000)))
         pair.rebalance(WARM_UP)
         assert growth(pair) > MEASURED * MAX_BYTES

@@ -16,8 +16,8 @@ from slackwater.client.network.cluster import COORDINATOR, DATA
 from slackwater.group.events import EventKind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.client.clusters import Side
-from tests.client.helpers import PATIENCE_S, QUICK, consumer, fill, numbers, poll_until, read, wait_for
+from tests.client.clusters import ClusterUnderTest
+from tests.client.helpers import QUICK, TIMEOUT_S, consumer, fill, numbers, poll_until, read, wait_for
 
 
 def unused_address() -> str:
@@ -26,33 +26,33 @@ def unused_address() -> str:
 
 
 def sockets() -> int:
-    results = 0
+    count = 0
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            results += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
-    return results
+            count += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    return count
 
 
 @pytest.mark.old_kafka
-def test_dead_bootstrap_server_does_not_block_others(side: Side) -> None:
-    topic, group = side.topic(), side.name("g")
-    fill(side, topic, numbers(3))
-    servers = f"{unused_address()},{side.bootstrap_servers},{unused_address()}"
-    with consumer(side, group, bootstrap_servers=servers) as client:
+def test_dead_bootstrap_server_does_not_block_others(cluster: ClusterUnderTest) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    fill(cluster, topic, numbers(3))
+    servers = f"{unused_address()},{cluster.bootstrap_servers},{unused_address()}"
+    with consumer(cluster, group, bootstrap_servers=servers) as client:
         client.subscribe([topic])
         assert len(read(client, 3)) == 3
     with Producer({"bootstrap.servers": servers}) as producer:
-        producer.send(topic, b"v").result(PATIENCE_S)
+        producer.send(topic, b"v").result(TIMEOUT_S)
 
 
 @pytest.mark.old_kafka
-def test_coordinator_has_its_own_connection(side: Side) -> None:
-    topic, group = side.topic(), side.name("g")
-    fill(side, topic, numbers(1))
-    with consumer(side, group) as client:
+def test_coordinator_has_its_own_connection(cluster: ClusterUnderTest) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    fill(cluster, topic, numbers(1))
+    with consumer(cluster, group) as client:
         client.subscribe([topic])
         read(client, 1)
-        connections = {purpose: each for (_, _, purpose), each in client.engine.cluster.connections.items()}
+        connections = {purpose: connection for (_, _, purpose), connection in client.engine.cluster.connections.items()}
         assert connections.keys() == {DATA, COORDINATOR}
         # Other requests never share the coordinator connection, where a JoinGroup may block them.
         assert client.engine.network.run(client.engine.cluster.any_connection()) is connections[DATA]
@@ -66,13 +66,13 @@ def test_restarted_broker_loses_and_duplicates_nothing(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(5))
     with consumer(kafka, "g") as client:
         client.subscribe(["t"])
-        results = read(client, 5)
+        records = read(client, 5)
         generation = client.group_metadata().generation_id
         for turn in range(2):
             kafka.restart(clean=turn == 0)
             fill(kafka, "t", numbers(5, 5 + 5 * turn))
-            results += read(client, 5)
-        assert [record.value for record in results] == numbers(15)
+            records += read(client, 5)
+        assert [record.value for record in records] == numbers(15)
         client.commit()
         assert client.group_metadata().generation_id == generation  # a restart is no rebalance
 
@@ -138,84 +138,84 @@ def test_request_timeout_closes_connection(kafka: Kafka) -> None:
 
 
 @pytest.mark.old_kafka
-def test_recreated_topic_is_read_from_its_start(side: Side) -> None:
-    topic = side.topic()
-    fill(side, topic, numbers(5))
+def test_recreated_topic_is_read_from_its_start(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic()
+    fill(cluster, topic, numbers(5))
     with (
-        consumer(side, allow_auto_create_topics=False) as client,
-        Admin({"bootstrap.servers": side.bootstrap_servers}) as admin,
+        consumer(cluster, allow_auto_create_topics=False) as client,
+        Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
     ):
         client.assign([TopicPartition(topic, 0)])
         read(client, 5)
         admin.delete_topic(topic)
         assert client.poll(0.1) == []
-        wait_for(lambda: topic not in {each.name for each in admin.list_topics()})
-        side.create_topic(topic, 1)
-        fill(side, topic, numbers(2, 100))
+        wait_for(lambda: topic not in {listed.name for listed in admin.list_topics()})
+        cluster.create_topic(topic, 1)
+        fill(cluster, topic, numbers(2, 100))
         assert [record.value for record in read(client, 2)] == numbers(2, 100)
 
 
 @pytest.mark.old_kafka
-def test_pattern_finds_topics_created_later(side: Side) -> None:
-    orders = side.name("orders")
-    side.create_topic(f"{orders}-1", 1)
-    with consumer(side, side.name("g"), metadata_max_age_ms=50) as client:
+def test_pattern_finds_topics_created_later(cluster: ClusterUnderTest) -> None:
+    orders = cluster.name("orders")
+    cluster.create_topic(f"{orders}-1", 1)
+    with consumer(cluster, cluster.name("g"), metadata_max_age_ms=50) as client:
         client.subscribe(pattern=f"{orders}-.*")
         poll_until(client, lambda: client.assignment)
-        side.create_topic(f"{orders}-2", 2)
-        side.topic(1, "bills")
+        cluster.create_topic(f"{orders}-2", 2)
+        cluster.topic(1, "bills")
         poll_until(client, lambda: len(client.assignment) == 3)
         assert client.subscription == {f"{orders}-1", f"{orders}-2"}
 
 
 @pytest.mark.old_kafka
-def test_new_partitions_of_a_topic_are_found_and_read(side: Side) -> None:
-    topic, group = side.topic(), side.name("g")
-    with consumer(side, group, metadata_max_age_ms=50) as client:
+def test_new_partitions_of_a_topic_are_found_and_read(cluster: ClusterUnderTest) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    with consumer(cluster, group, metadata_max_age_ms=50) as client:
         events: list[EventKind] = []
         client.on_event(lambda event: events.append(event.kind))
         client.subscribe([topic])
         poll_until(client, lambda: len(client.assignment) == 1)
-        with Admin({"bootstrap.servers": side.bootstrap_servers}) as admin:
+        with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
             admin.add_partitions(topic, 2)
         poll_until(client, lambda: len(client.assignment) == 2)
 
 
-def test_idle_connections_are_closed_and_reopened(side: Side) -> None:
-    topic = side.topic()
-    fill(side, topic, numbers(1))
-    with consumer(side, connections_max_idle_ms=200) as client:
+def test_idle_connections_are_closed_and_reopened(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic()
+    fill(cluster, topic, numbers(1))
+    with consumer(cluster, connections_max_idle_ms=200) as client:
         client.assign([TopicPartition(topic, 0)])
         read(client, 1)
         client.pause(client.assignment)
         wait_for(lambda: not client.engine.cluster.connections)
         client.resume(client.assignment)
-        fill(side, topic, numbers(1, 1))
+        fill(cluster, topic, numbers(1, 1))
         assert [record.value for record in read(client, 1)] == [b"1"]
 
 
-def test_wakeup_ends_poll(side: Side) -> None:
+def test_wakeup_ends_poll(cluster: ClusterUnderTest) -> None:
     from slackwater.group.member import Wakeup
 
-    topic, group = side.topic(), side.name("g")
-    with consumer(side, group) as client:
+    topic, group = cluster.topic(), cluster.name("g")
+    with consumer(cluster, group) as client:
         client.subscribe([topic])
         poll_until(client, lambda: client.assignment)
         timer = threading.Timer(0.05, client.wakeup)
         timer.start()
-        began = time.monotonic()
+        started = time.monotonic()
         with pytest.raises(Wakeup):
             client.poll(60.0)
-        assert time.monotonic() - began < 50
+        assert time.monotonic() - started < 50
         timer.join()
 
 
-def test_closed_consumer_leaves_nothing_behind(side: Side) -> None:
-    topic, group = side.topic(), side.name("g")
-    fill(side, topic, numbers(10))
+def test_closed_consumer_leaves_nothing_behind(cluster: ClusterUnderTest) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    fill(cluster, topic, numbers(10))
 
-    def live() -> "weakref.ref[Consumer]":
-        with consumer(side, group) as client:
+    def use_and_close() -> "weakref.ref[Consumer]":
+        with consumer(cluster, group) as client:
             client.subscribe([topic])
             read(client, 10)
             client.seek_to_beginning()
@@ -223,21 +223,21 @@ def test_closed_consumer_leaves_nothing_behind(side: Side) -> None:
             client.unsubscribe()
         return weakref.ref(client)
 
-    live()
+    use_and_close()
     threads, open_sockets = set(threading.enumerate()), sockets()
-    gone = [live() for _ in range(3)]
+    references = [use_and_close() for _ in range(3)]
     wait_for(lambda: sockets() <= open_sockets, "closing the sockets")
     assert set(threading.enumerate()) <= threads
     gc.collect()
-    assert [each() for each in gone] == [None, None, None]
+    assert [reference() for reference in references] == [None, None, None]
 
 
-KEPT = 40 * 200  # bytes; an object kept for each of 40 rebalances would be more
+MAX_GROWTH_BYTES = 40 * 200  # less than an object per rebalance
 
 
-def test_rebalances_leak_no_memory(side: Side) -> None:
-    topic, group = side.topic(2), side.name("g")
-    with consumer(side, group) as client:
+def test_rebalances_leak_no_memory(cluster: ClusterUnderTest) -> None:
+    topic, group = cluster.topic(2), cluster.name("g")
+    with consumer(cluster, group) as client:
         client.subscribe([topic])
 
         def rebalance(times: int) -> None:
@@ -256,17 +256,17 @@ def test_rebalances_leak_no_memory(side: Side) -> None:
 
         def snapshot() -> tracemalloc.Snapshot:
             gc.collect()
-            ours = [tracemalloc.Filter(True, "*/slackwater/client/*"), tracemalloc.Filter(True, "*/group/member/*")]
-            return tracemalloc.take_snapshot().filter_traces(ours)
+            filters = [tracemalloc.Filter(True, "*/slackwater/client/*"), tracemalloc.Filter(True, "*/group/member/*")]
+            return tracemalloc.take_snapshot().filter_traces(filters)
 
         poll_until(client, lambda: client.assignment)
         tracemalloc.start()
         try:
             rebalance(20)
-            # What is kept for each rebalance grows in every round; what happens to be under way does not.
+            # Memory that is kept per rebalance grows in every round; temporary memory does not.
             rounds: list[int] = []
-            while len(rounds) < 8 and min(rounds, default=KEPT) >= KEPT:
+            while len(rounds) < 8 and min(rounds, default=MAX_GROWTH_BYTES) >= MAX_GROWTH_BYTES:
                 rounds.append(growth())
         finally:
             tracemalloc.stop()
-        assert min(rounds) < KEPT, rounds
+        assert min(rounds) < MAX_GROWTH_BYTES, rounds

@@ -16,19 +16,19 @@ def framed(body: bytes) -> bytes:
 
 
 def feed(receiver: FrameReceiver, data: bytes, random: Random | None = None) -> list[bytes]:
-    """Write as a socket does: as much as there is room for, or less."""
-    results: list[bytes] = []
+    """Write as a socket does: up to the free space of the buffer."""
+    frames: list[bytes] = []
     while data:
-        room = receiver.next_buffer()
-        assert len(room) > 0
-        count = min(len(room), len(data))
+        buffer = receiver.next_buffer()
+        assert len(buffer) > 0
+        count = min(len(buffer), len(data))
         if random is not None:
             count = min(count, random.choice((1, 3, 100, 70_000, 3_000_000)))
-        room[:count] = data[:count]
-        del room
+        buffer[:count] = data[:count]
+        del buffer
         data = data[count:]
-        results += map(bytes, receiver.on_written(count))
-    return results
+        frames += map(bytes, receiver.on_written(count))
+    return frames
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -54,38 +54,38 @@ def test_announced_bytes_allocate_no_memory() -> None:
 
 def test_referenced_frame_is_not_reused() -> None:
     receiver = FrameReceiver(MAX_BYTES)
-    held: list[memoryview] = []
+    views: list[memoryview] = []
     bodies = [bytes([number]) * (100_000 + number) for number in range(10)]
     for number, body in enumerate(bodies):
-        room_before = receiver.next_buffer()
-        assert len(room_before) > 0
-        del room_before
+        buffer_before = receiver.next_buffer()
+        assert len(buffer_before) > 0
+        del buffer_before
         data = framed(body)
         while data:
-            room = receiver.next_buffer()
-            count = min(len(room), len(data))
-            room[:count] = data[:count]
-            del room
+            buffer = receiver.next_buffer()
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            del buffer
             data = data[count:]
             for frame in receiver.on_written(count):
                 if number % 3:
-                    held.append(memoryview(frame))
-    assert [bytes(view) for view in held] == [body for number, body in enumerate(bodies) if number % 3]
+                    views.append(memoryview(frame))
+    assert [bytes(view) for view in views] == [body for number, body in enumerate(bodies) if number % 3]
 
 
 def test_unreferenced_frame_is_reused() -> None:
     receiver = FrameReceiver(MAX_BYTES)
-    places = set()
+    frame_ids = set()
     for number in range(10):
         data = framed(bytes(500_000 + 100 * (number % 3)))
         while data:
-            room = receiver.next_buffer()
-            count = min(len(room), len(data))
-            room[:count] = data[:count]
-            del room
+            buffer = receiver.next_buffer()
+            count = min(len(buffer), len(data))
+            buffer[:count] = data[:count]
+            del buffer
             data = data[count:]
-            places |= {id(frame) for frame in receiver.on_written(count)}
-    assert len(places) == 1
+            frame_ids |= {id(frame) for frame in receiver.on_written(count)}
+    assert len(frame_ids) == 1
 
 
 @pytest.mark.parametrize("size", [-1, MAX_BYTES + 1])

@@ -12,7 +12,7 @@ from slackwater.client.network.thread import NetworkThread
 def test_tasks_started_during_close_are_cancelled() -> None:
     network, ended = NetworkThread("test"), []
 
-    async def last_words() -> None:
+    async def task_at_close() -> None:
         try:
             await asyncio.Event().wait()
         finally:
@@ -23,8 +23,8 @@ def test_tasks_started_during_close_are_cancelled() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            network.create_task(last_words())
-            await asyncio.sleep(0)  # it begins
+            network.create_task(task_at_close())
+            await asyncio.sleep(0)  # the new task starts
             ended.append("first")
 
     async def make() -> asyncio.Event:

@@ -13,21 +13,21 @@ from slackwater.client.producer import RecordMetadata, UnknownTopicError
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
-from tests.client.clusters import Side
+from tests.client.clusters import ClusterUnderTest
 from tests.client.helpers import consumer, numbers, read, wait_for
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 QUICK: dict[str, object] = {"retry.backoff.ms": 5, "retry.backoff.max.ms": 20, "reconnect.backoff.ms": 5}
 
 
-def producer(side: Side | Kafka, **settings: object) -> Producer:
-    """A producer that does not wait long; in settings' names an underscore stands for a dot."""
+def producer(cluster: ClusterUnderTest | Kafka, **settings: object) -> Producer:
+    """A producer with short timeouts; underscores in setting names stand for dots."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    return Producer(QUICK | {"bootstrap.servers": side.bootstrap_servers} | named)
+    return Producer(QUICK | {"bootstrap.servers": cluster.bootstrap_servers} | named)
 
 
-def written(side: Side | Kafka, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
-    with consumer(side) as client:
+def written(cluster: ClusterUnderTest | Kafka, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
+    with consumer(cluster) as client:
         client.assign([TopicPartition(topic, number) for number in range(partitions)])
         return read(client, count)
 
@@ -37,64 +37,64 @@ def written(side: Side | Kafka, topic: str, count: int, partitions: int = 1) -> 
 
 @pytest.mark.old_kafka
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_are_returned_as_written(side: Side, codec: str) -> None:
-    topic = side.topic()
+def test_records_are_returned_as_written(cluster: ClusterUnderTest, codec: str) -> None:
+    topic = cluster.topic()
     headers = [("h", b"1"), ("h", None), ("ü", b"")]
-    with producer(side, compression_type=codec) as client:
+    with producer(cluster, compression_type=codec) as client:
         first = client.send(topic, "text", "key", headers=headers, timestamp_ms=1_700_000_000_123)
         client.send(topic, None, bytearray(b"k"))  # type: ignore[arg-type]
         client.send(topic, b"", b"")
         client.send(topic, b"x" * 5_000)
     assert first.result(0) == RecordMetadata(topic, 0, 0, 1_700_000_000_123)
-    results = written(side, topic, 4)
-    assert [(record.key, record.value) for record in results] == [
+    records = written(cluster, topic, 4)
+    assert [(record.key, record.value) for record in records] == [
         (b"key", b"text"),
         (b"k", None),
         (b"", b""),
         (None, b"x" * 5_000),
     ]
-    assert list(results[0].headers) == headers
-    assert results[0].timestamp == 1_700_000_000_123
+    assert list(records[0].headers) == headers
+    assert records[0].timestamp == 1_700_000_000_123
 
 
 @pytest.mark.old_kafka
 @pytest.mark.parametrize(
     "settings", [{}, {"linger.ms": 0}, {"acks": "1", "max.in.flight.requests.per.connection": 1}], ids=str
 )
-def test_partition_order_and_offsets_of_futures(side: Side, settings: dict[str, object]) -> None:
-    topic = side.topic(3)
-    with producer(side, **settings) as client:
+def test_partition_order_and_offsets_of_futures(cluster: ClusterUnderTest, settings: dict[str, object]) -> None:
+    topic = cluster.topic(3)
+    with producer(cluster, **settings) as client:
         futures = [client.send(topic, value, b"key %d" % (int(value) % 11)) for value in numbers(3_000)]
-    places = [future.result(0) for future in futures]
-    by_place = {(record.partition, record.offset): record.value for record in written(side, topic, 3_000, 3)}
-    assert [by_place[place.partition, place.offset] for place in places] == numbers(3_000)
+    metadata = [future.result(0) for future in futures]
+    by_position = {(record.partition, record.offset): record.value for record in written(cluster, topic, 3_000, 3)}
+    assert [by_position[position.partition, position.offset] for position in metadata] == numbers(3_000)
     offsets: dict[int, list[int]] = defaultdict(list)
-    for place in places:
-        offsets[place.partition].append(place.offset)
-    assert all(results == list(range(len(results))) for results in offsets.values())
+    for position in metadata:
+        offsets[position.partition].append(position.offset)
+    assert all(sequence == list(range(len(sequence))) for sequence in offsets.values())
 
 
 @pytest.mark.old_kafka
-def test_acks_0_returns_no_offset(side: Side) -> None:
-    topic = side.topic()
-    with producer(side, acks="0") as client:
-        assert client.send(topic, b"v").result(PATIENCE_S).offset == -1
+def test_acks_0_returns_no_offset(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic()
+    with producer(cluster, acks="0") as client:
+        assert client.send(topic, b"v").result(TIMEOUT_S).offset == -1
         client.flush()
-        assert written(side, topic, 1)[0].value == b"v"
+        assert written(cluster, topic, 1)[0].value == b"v"
 
 
 @pytest.mark.old_kafka
-def test_log_append_time_is_returned(side: Side) -> None:
-    topic = side.topic(message_timestamp_type="LogAppendTime")
-    with producer(side) as client:
-        place = client.send(topic, b"v", timestamp_ms=5).result(PATIENCE_S)
-    assert place.timestamp == written(side, topic, 1)[0].timestamp > 5
+def test_log_append_time_is_returned(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic(message_timestamp_type="LogAppendTime")
+    with producer(cluster) as client:
+        metadata = client.send(topic, b"v", timestamp_ms=5).result(TIMEOUT_S)
+    assert metadata.timestamp == written(cluster, topic, 1)[0].timestamp > 5
 
 
 @pytest.mark.old_kafka
-def test_too_large_batch_is_split_down_to_records(side: Side) -> None:
-    topic = side.topic(max_message_bytes=2_000)
-    with producer(side, linger_ms=1_000) as client:
+def test_too_large_batch_is_split_down_to_records(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic(max_message_bytes=2_000)
+    with producer(cluster, linger_ms=1_000) as client:
         small = [client.send(topic, value, b"k" * 80) for value in numbers(60)]
         large = client.send(topic, b"x" * 3_000)
         more = [client.send(topic, value, b"k" * 80) for value in numbers(60, 60)]
@@ -102,13 +102,13 @@ def test_too_large_batch_is_split_down_to_records(side: Side) -> None:
     assert isinstance(error := large.exception(0), BrokerError)
     assert error.error is Error.MESSAGE_TOO_LARGE
     assert [future.result(0).offset for future in (*small, *more)] == list(range(120))
-    assert [record.value for record in written(side, topic, 120)] == numbers(120)
+    assert [record.value for record in written(cluster, topic, 120)] == numbers(120)
 
 
 @pytest.mark.old_kafka
-def test_any_thread_may_send(side: Side) -> None:
-    topic = side.topic(2)
-    with producer(side, linger_ms=1) as client:
+def test_any_thread_may_send(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic(2)
+    with producer(cluster, linger_ms=1) as client:
 
         def send(name: int) -> None:
             for number in range(300):
@@ -118,41 +118,41 @@ def test_any_thread_may_send(side: Side) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
     by_name: dict[bytes, list[int]] = defaultdict(list)
-    for record in written(side, topic, 1_200, 2):
+    for record in written(cluster, topic, 1_200, 2):
         name, number = (record.value or b"").split()
         by_name[name].append(int(number))
     assert list(by_name.values()) == [list(range(300))] * 4
 
 
 @pytest.mark.old_kafka
-def test_callbacks_run_in_order_before_flush_returns(side: Side) -> None:
-    topic = side.topic()
+def test_callbacks_run_in_order_before_flush_returns(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic()
     calls: list[tuple[int, SlackwaterError | None]] = []
 
-    def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
-        calls.append((where.offset if where is not None else -1, error))
+    def on_delivery(metadata: RecordMetadata | None, error: SlackwaterError | None) -> None:
+        calls.append((metadata.offset if metadata is not None else -1, error))
 
-    with producer(side, batch_size=500) as client:
+    with producer(cluster, batch_size=500) as client:
         for value in numbers(200):
-            client.send(topic, value, on_delivery=hear)
-        client.flush(PATIENCE_S)
+            client.send(topic, value, on_delivery=on_delivery)
+        client.flush(TIMEOUT_S)
         assert calls == [(number, None) for number in range(200)]
 
 
 @pytest.mark.old_kafka
-def test_a_callback_may_send(side: Side) -> None:
-    topic = side.topic()
-    with producer(side) as client:
-        again: list[object] = []
+def test_a_callback_may_send(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic()
+    with producer(cluster) as client:
+        sent: list[object] = []
 
-        def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
-            again.append(client.send(topic, b"second"))
+        def on_delivery(metadata: RecordMetadata | None, error: SlackwaterError | None) -> None:
+            sent.append(client.send(topic, b"second"))
 
-        client.send(topic, b"first", on_delivery=hear).result(PATIENCE_S)
-        assert [record.value for record in written(side, topic, 2)] == [b"first", b"second"]
-        assert len(again) == 1
+        client.send(topic, b"first", on_delivery=on_delivery).result(TIMEOUT_S)
+        assert [record.value for record in written(cluster, topic, 2)] == [b"first", b"second"]
+        assert len(sent) == 1
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_disconnects_keep_order_without_duplicates(kafka: Kafka, processed: bool
             if int(value) % 100 == 50:
                 kafka.drop("Produce", times=2, processed=processed)
             futures.append(client.send("t", value, partition=int(value) % 2))
-        client.flush(PATIENCE_S)
+        client.flush(TIMEOUT_S)
     assert not wait(futures, 0).not_done
     by_partition: dict[int, list[bytes | None]] = defaultdict(list)
     for record in written(kafka, "t", 400, 2):
@@ -184,7 +184,7 @@ def test_retriable_errors_are_retried(kafka: Kafka, error: str) -> None:
     kafka.fail("Produce", error, times=3)
     with producer(kafka, batch_size=100, linger_ms=0) as client:
         futures = [client.send("t", value) for value in numbers(50)]
-        client.flush(PATIENCE_S)
+        client.flush(TIMEOUT_S)
     assert [future.result(0).offset for future in futures] == list(range(50))
     assert [record.value for record in written(kafka, "t", 50)] == numbers(50)
 
@@ -193,9 +193,9 @@ def test_retriable_errors_are_retried(kafka: Kafka, error: str) -> None:
 def test_unknown_producer_id_is_renewed(kafka: Kafka, error: str) -> None:
     kafka.create_topic("t", 1)
     with producer(kafka, linger_ms=0) as client:
-        client.send("t", b"0").result(PATIENCE_S)
+        client.send("t", b"0").result(TIMEOUT_S)
         kafka.fail("Produce", error)
-        assert client.send("t", b"1").result(PATIENCE_S).offset == 1
+        assert client.send("t", b"1").result(TIMEOUT_S).offset == 1
 
 
 def test_permanent_error_fails_only_its_record(kafka: Kafka) -> None:
@@ -203,8 +203,8 @@ def test_permanent_error_fails_only_its_record(kafka: Kafka) -> None:
     kafka.fail("Produce", "TOPIC_AUTHORIZATION_FAILED")
     with producer(kafka, linger_ms=0) as client:
         with pytest.raises(BrokerError, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
-            client.send("t", b"0").result(PATIENCE_S)
-        assert client.send("t", b"1").result(PATIENCE_S).offset == 0
+            client.send("t", b"0").result(TIMEOUT_S)
+        assert client.send("t", b"1").result(TIMEOUT_S).offset == 0
 
 
 def test_init_producer_id_error_is_raised(kafka: Kafka) -> None:
@@ -212,7 +212,7 @@ def test_init_producer_id_error_is_raised(kafka: Kafka) -> None:
     kafka.fail("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", times=None)
     with producer(kafka) as client:
         with pytest.raises(BrokerError, match="InitProducerId failed: CLUSTER_AUTHORIZATION_FAILED"):
-            client.send("t", b"0").result(PATIENCE_S)
+            client.send("t", b"0").result(TIMEOUT_S)
         with pytest.raises(BrokerError, match="InitProducerId failed"):
             client.send("t", b"1")
 
@@ -220,17 +220,17 @@ def test_init_producer_id_error_is_raised(kafka: Kafka) -> None:
 def test_delivery_timeout_fails_with_record_count(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     with producer(kafka, delivery_timeout_ms=200, request_timeout_ms=100, linger_ms=0) as client:
-        client.send("t", b"0").result(PATIENCE_S)
+        client.send("t", b"0").result(TIMEOUT_S)
         kafka.fail("Produce", "NOT_ENOUGH_REPLICAS", times=None)
         futures = [client.send("t", value) for value in numbers(3)]
         for future in futures:
             with pytest.raises(SlackwaterError, match=r"not delivered within 0\.2 s|NOT_ENOUGH_REPLICAS"):
-                future.result(PATIENCE_S)
+                future.result(TIMEOUT_S)
         kafka.heal()
-        assert client.send("t", b"1").result(PATIENCE_S).offset == 1
+        assert client.send("t", b"1").result(TIMEOUT_S).offset == 1
 
 
-def send_for_ever(client: Producer) -> None:
+def send_forever(client: Producer) -> None:
     while True:
         client.send("t", b"x" * 200)
 
@@ -238,29 +238,29 @@ def send_for_ever(client: Producer) -> None:
 def test_send_times_out_when_buffer_is_full(kafka: Kafka) -> None:
     kafka.create_topic("t", 1)
     with producer(kafka, buffer_memory=2_000, batch_size=500, max_block_ms=100, linger_ms=0) as client:
-        client.send("t", b"0").result(PATIENCE_S)
+        client.send("t", b"0").result(TIMEOUT_S)
         fault = kafka.delay("Produce", 120.0, times=None)
         with pytest.raises(ClientTimeoutError, match=r"buffer was full for 0\.1 s"):
-            send_for_ever(client)
+            send_forever(client)
         fault.end()
         kafka.heal()
         kafka.restart()
-        client.flush(PATIENCE_S)
-        assert client.send("t", b"1").result(PATIENCE_S).offset > 1
+        client.flush(TIMEOUT_S)
+        assert client.send("t", b"1").result(TIMEOUT_S).offset > 1
 
 
-def test_added_partition_can_be_written(side: Side) -> None:
-    topic = side.topic(1)
-    with producer(side) as client:
-        client.send(topic, b"0", partition=0).result(PATIENCE_S)
-        side.admin.add_partitions(topic, 2)
-        wait_for(lambda: len(side.admin.describe_topics([topic])[0].partitions) == 2, "the new partition")
-        assert client.send(topic, b"1", partition=1).result(PATIENCE_S).partition == 1
+def test_added_partition_can_be_written(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic(1)
+    with producer(cluster) as client:
+        client.send(topic, b"0", partition=0).result(TIMEOUT_S)
+        cluster.admin.add_partitions(topic, 2)
+        wait_for(lambda: len(cluster.admin.describe_topics([topic])[0].partitions) == 2, "the new partition")
+        assert client.send(topic, b"1", partition=1).result(TIMEOUT_S).partition == 1
         with pytest.raises(UsageError, match="has no partition 2; it has 2, from 0 on"):
             client.send(topic, b"2", partition=2)
 
 
-# --- how it is called -------------------------------------------------------------------------------------------------
+# --- invalid calls ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -282,32 +282,34 @@ def test_added_partition_can_be_written(side: Side) -> None:
     ],
 )
 def test_invalid_record_is_rejected_by_send(
-    side: Side, arguments: tuple[object, ...], options: dict[str, object], message: str
+    cluster: ClusterUnderTest, arguments: tuple[object, ...], options: dict[str, object], message: str
 ) -> None:
-    topic = side.topic()
-    with producer(side) as client:
+    topic = cluster.topic()
+    with producer(cluster) as client:
         with pytest.raises(UsageError, match=message):
             client.send(topic, *arguments, **options)  # type: ignore[arg-type]
-        assert client.send(topic, b"v").result(PATIENCE_S).offset == 0
+        assert client.send(topic, b"v").result(TIMEOUT_S).offset == 0
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
-def test_blocking_call_in_callback_is_rejected(side: Side, call: str, caplog: pytest.LogCaptureFixture) -> None:
-    topic = side.topic()
-    with producer(side) as client:
-        refused = threading.Event()
+def test_blocking_call_in_callback_is_rejected(
+    cluster: ClusterUnderTest, call: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = cluster.topic()
+    with producer(cluster) as client:
+        is_rejected = threading.Event()
 
-        def hear(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
+        def on_delivery(metadata: RecordMetadata | None, error: SlackwaterError | None) -> None:
             with pytest.raises(UsageError, match=rf"{call}\(\) cannot be called inside a delivery callback"):
                 getattr(client, call)()
-            refused.set()
+            is_rejected.set()
 
-        client.send(topic, b"v", on_delivery=hear)
-        assert refused.wait(PATIENCE_S)
+        client.send(topic, b"v", on_delivery=on_delivery)
+        assert is_rejected.wait(TIMEOUT_S)
 
 
-def test_use_after_close_is_rejected(side: Side) -> None:
-    client = producer(side)
+def test_use_after_close_is_rejected(cluster: ClusterUnderTest) -> None:
+    client = producer(cluster)
     client.close()
     for call in (lambda: client.send("t", b"v"), client.flush, lambda: client.partitions_for("t")):
         with pytest.raises(ClientClosedError, match="was closed; make a new one"):
@@ -315,15 +317,15 @@ def test_use_after_close_is_rejected(side: Side) -> None:
     client.close()  # twice is fine
 
 
-def test_partitions_for_returns_partitions(side: Side) -> None:
-    topic = side.topic(3)
-    with producer(side) as client:
-        assert client.partitions_for(topic) == side.parts(topic, 0, 1, 2)
+def test_partitions_for_returns_partitions(cluster: ClusterUnderTest) -> None:
+    topic = cluster.topic(3)
+    with producer(cluster) as client:
+        assert client.partitions_for(topic) == cluster.partitions(topic, 0, 1, 2)
 
 
 @pytest.mark.parametrize("topic", [None, "", b"t", 5])
-def test_topic_name_is_checked(side: Side, topic: object) -> None:
-    with producer(side) as client, pytest.raises(UsageError, match=r"The topic is .*; pass a topic name"):
+def test_topic_name_is_checked(cluster: ClusterUnderTest, topic: object) -> None:
+    with producer(cluster) as client, pytest.raises(UsageError, match=r"The topic is .*; pass a topic name"):
         client.send(topic, b"v")  # type: ignore[arg-type]
 
 
@@ -335,7 +337,7 @@ def test_missing_topic_is_named_in_error(kafka: Kafka) -> None:
         ):
             client.send("nowhere", b"v")
         kafka.create_topic("nowhere", 1)
-        assert client.send("nowhere", b"v").result(PATIENCE_S).offset == 0
+        assert client.send("nowhere", b"v").result(TIMEOUT_S).offset == 0
 
 
 @pytest.mark.parametrize(
@@ -348,6 +350,6 @@ def test_missing_topic_is_named_in_error(kafka: Kafka) -> None:
     ],
 )
 def test_invalid_settings_are_rejected(settings: object, message: str) -> None:
-    feed = {"bootstrap.servers": "localhost:9092"} | settings if isinstance(settings, dict) else settings
+    argument = {"bootstrap.servers": "localhost:9092"} | settings if isinstance(settings, dict) else settings
     with pytest.raises(UsageError, match=message):
-        Producer(feed)  # type: ignore[arg-type]
+        Producer(argument)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import NO_HEADERS, PackedRecord, decode_records
 
 P0 = TopicPartition("t", 0)
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------
@@ -50,11 +50,11 @@ def test_cached_keys_keep_their_partition() -> None:
 
 def test_keyless_records_stick_for_one_batch() -> None:
     partitioner = StickyPartitioner([0, 2, 5], batch_bytes=100)
-    places = [partitioner.partition(50) for _ in range(3_000)]
-    pairs = list(zip(places[::2], places[1::2], strict=True))
-    assert all(client == other for client, other in pairs)
-    assert all(client != other for client, other in zip(places[1::2], places[2::2], strict=False))
-    assert Counter(places).keys() == {0, 2, 5}
+    partitions = [partitioner.partition(50) for _ in range(3_000)]
+    pairs = list(zip(partitions[::2], partitions[1::2], strict=True))
+    assert all(first == second for first, second in pairs)
+    assert all(last != following for last, following in zip(partitions[1::2], partitions[2::2], strict=False))
+    assert Counter(partitions).keys() == {0, 2, 5}
 
 
 def test_single_partition_is_always_chosen() -> None:
@@ -96,7 +96,7 @@ def test_a_closed_batch_takes_no_more_records() -> None:
     filled(accumulator, 1)
     (first,) = accumulator.queue(P0).batches
     first.close((1, 0), 0, Codec.NONE, None)
-    accumulator.queue(P0).restart_sequences()  # it has no bytes now, and may have been written all the same
+    accumulator.queue(P0).restart_sequences()  # its bytes are discarded, but they may have been written
     filled(accumulator, 1)
     assert [batch.count for batch in accumulator.queue(P0).batches] == [1, 1]
 
@@ -105,17 +105,17 @@ def test_split_keeps_records_order_and_memory() -> None:
     batch = ProducerBatch(P0, 0.0)
     batch.records = [packed(number) for number in range(7)]
     batch.size = 1_001
-    client, other = batch.split()
-    assert client.records + other.records == batch.records
-    assert client.size + other.size == batch.size
-    read = [
+    first_half, second_half = batch.split()
+    assert first_half.records + second_half.records == batch.records
+    assert first_half.size + second_half.size == batch.size
+    keys = [
         record.key
-        for half in (client, other)
+        for half in (first_half, second_half)
         for record in decode_records(RecordBatch(half.close((1, 0), 0, Codec.NONE, None)))
     ]
-    assert read == [b"k%d" % number for number in range(7)]
-    (first, second), third = other.split(), client
-    assert [half.first for half in (third, first, second)] == [0, 3, 5]
+    assert keys == [b"k%d" % number for number in range(7)]
+    third_quarter, last_quarter = second_half.split()
+    assert [part.first for part in (first_half, third_quarter, last_quarter)] == [0, 3, 5]
 
 
 # --- deliveries -------------------------------------------------------------------------------------------------------
@@ -132,93 +132,93 @@ def finish(outcome: BatchOutcome, base_offset: int = 10) -> None:
 
 def test_future_returns_metadata_of_its_record() -> None:
     outcome = BatchOutcome(P0)
-    results = deliveries(outcome, 3)
-    assert not results[1].done()
-    assert results[1].running()
+    futures = deliveries(outcome, 3)
+    assert not futures[1].done()
+    assert futures[1].running()
     with pytest.raises(TimeoutError):
-        results[1].result(0)
+        futures[1].result(0)
     finish(outcome)
-    assert [client.result(0) for client in results] == [RecordMetadata("t", 0, 10 + n, 1_000 + n) for n in range(3)]
-    assert results[0].exception(0) is None
+    assert [future.result(0) for future in futures] == [RecordMetadata("t", 0, 10 + n, 1_000 + n) for n in range(3)]
+    assert futures[0].exception(0) is None
 
 
 def test_log_append_time_and_unknown_offset() -> None:
     outcome = BatchOutcome(P0)
-    results = deliveries(outcome, 2)
+    futures = deliveries(outcome, 2)
     outcome.add_part(0, -1, 77)
     outcome.complete()
-    assert {client.result(0) for client in results} == {RecordMetadata("t", 0, -1, 77)}
+    assert {future.result(0) for future in futures} == {RecordMetadata("t", 0, -1, 77)}
 
 
 def test_failed_batch_fails_every_record() -> None:
     outcome = BatchOutcome(P0)
-    results = deliveries(outcome, 2)
+    futures = deliveries(outcome, 2)
     outcome.add_part(0, error=ClientTimeoutError("too late"))
     outcome.complete()
-    for client in results:
+    for future in futures:
         with pytest.raises(ClientTimeoutError, match="too late"):
-            client.result(0)
-        assert isinstance(client.exception(0), ClientTimeoutError)
+            future.result(0)
+        assert isinstance(future.exception(0), ClientTimeoutError)
 
 
 def test_parts_of_split_batch_complete_together() -> None:
     outcome = BatchOutcome(P0)
-    results = deliveries(outcome, 6)
+    futures = deliveries(outcome, 6)
     outcome.split()
     outcome.split()
     assert not outcome.add_part(2, 40)
     assert not outcome.add_part(0, 30)
-    assert not results[0].done()
+    assert not futures[0].done()
     assert outcome.add_part(5, error=ClientTimeoutError("too late"))
     outcome.complete()
-    assert [client.result(0).offset for client in results[:5]] == [30, 31, 40, 41, 42]
-    assert isinstance(results[5].exception(0), ClientTimeoutError)
+    assert [future.result(0).offset for future in futures[:5]] == [30, 31, 40, 41, 42]
+    assert isinstance(futures[5].exception(0), ClientTimeoutError)
 
 
 def test_sent_record_cannot_be_cancelled() -> None:
     outcome = BatchOutcome(P0)
-    (client,) = deliveries(outcome, 1)
-    assert not client.cancel()
+    (future,) = deliveries(outcome, 1)
+    assert not future.cancel()
     finish(outcome)
-    assert not client.cancelled()
-    assert client.result(0).offset == 10
+    assert not future.cancelled()
+    assert future.result(0).offset == 10
 
 
 def test_all_threads_waiting_for_a_batch_continue() -> None:
     outcome = BatchOutcome(P0)
     results: list[int] = []
     threads = [
-        threading.Thread(target=lambda client=client: results.append(client.result(PATIENCE_S).offset))
-        for client in deliveries(outcome, 4)
+        threading.Thread(target=lambda future=future: results.append(future.result(TIMEOUT_S).offset))
+        for future in deliveries(outcome, 4)
     ]
     for thread in threads:
         thread.start()
     finish(outcome)
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     assert sorted(results) == [10, 11, 12, 13]
 
 
 def test_wait_and_as_completed_accept_deliveries() -> None:
-    ours, theirs = BatchOutcome(P0), BatchOutcome(P0)
-    early, late = deliveries(ours, 2), deliveries(theirs, 2)
-    everything: Sequence[Future[RecordMetadata]] = [*early, *late]
-    threading.Timer(0.05, finish, [ours]).start()
-    done, _ = wait(everything, PATIENCE_S, FIRST_COMPLETED)
+    first_batch, second_batch = BatchOutcome(P0), BatchOutcome(P0)
+    early, late = deliveries(first_batch, 2), deliveries(second_batch, 2)
+    all_deliveries: Sequence[Future[RecordMetadata]] = [*early, *late]
+    threading.Timer(0.05, finish, [first_batch]).start()
+    done, _ = wait(all_deliveries, TIMEOUT_S, FIRST_COMPLETED)
     assert done
     assert done <= set(early)
-    threading.Timer(0.05, finish, [theirs, 20]).start()
-    assert {client.result().offset for client in as_completed(everything, PATIENCE_S)} == {10, 11, 20, 21}
-    assert wait(everything, 0).not_done == set()
+    threading.Timer(0.05, finish, [second_batch, 20]).start()
+    assert {future.result().offset for future in as_completed(all_deliveries, TIMEOUT_S)} == {10, 11, 20, 21}
+    assert wait(all_deliveries, 0).not_done == set()
 
 
 def test_asyncio_can_await_a_delivery() -> None:
     async def main() -> int:
         outcome = BatchOutcome(P0)
-        (client,) = deliveries(outcome, 1)
-        waiting = asyncio.wrap_future(client)
+        (future,) = deliveries(outcome, 1)
+        waiting = asyncio.wrap_future(future)
         await asyncio.to_thread(finish, outcome)
-        return (await asyncio.wait_for(waiting, PATIENCE_S)).offset
+        return (await asyncio.wait_for(waiting, TIMEOUT_S)).offset
 
     assert asyncio.run(main()) == 10
 
@@ -229,19 +229,19 @@ def test_callbacks_run_in_order_despite_failures(
     outcome = BatchOutcome(P0)
     calls: list[str] = []
 
-    def on_delivery(where: RecordMetadata | None, error: SlackwaterError | None) -> None:
-        assert where is not None
-        calls.append(f"heard {where.offset}")
-        if where.offset == 11:
+    def on_delivery(metadata: RecordMetadata | None, error: SlackwaterError | None) -> None:
+        assert metadata is not None
+        calls.append(f"callback {metadata.offset}")
+        if metadata.offset == 11:
             raise ValueError("mine")
 
-    results = deliveries(outcome, 3)
-    for client in reversed(results):
-        client.add_done_callback(lambda done: calls.append(f"future {done.result().offset}"))
-    for client in results:
-        outcome.add_callback(client.number, 0, on_delivery)
+    futures = deliveries(outcome, 3)
+    for future in reversed(futures):
+        future.add_done_callback(lambda done: calls.append(f"future {done.result().offset}"))
+    for future in futures:
+        outcome.add_callback(future.number, 0, on_delivery)
     finish(outcome)
-    assert calls == ["future 10", "heard 10", "future 11", "heard 11", "future 12", "heard 12"]
+    assert calls == ["future 10", "callback 10", "future 11", "callback 11", "future 12", "callback 12"]
     assert "A delivery callback failed." in caplog.text
-    results[0].add_done_callback(lambda done: calls.append("late"))
+    futures[0].add_done_callback(lambda done: calls.append("late"))
     assert calls[-1] == "late"

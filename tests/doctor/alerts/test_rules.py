@@ -1,4 +1,4 @@
-"""Alerts: what fires, and the same rules for Prometheus."""
+"""Alert rules: which measurements fire, and the same rules for Prometheus."""
 
 from slackwater.doctor.alerts.rules import ALERTS, firing, measure, prometheus_rules
 from slackwater.doctor.timeline.rebalances import RebalanceRound
@@ -27,11 +27,11 @@ def test_cooperative_follow_up_is_not_counted() -> None:
     assert names(measure([round_at(0), round_at(1000, follow_up=True)], 0, HOUR)) == set()
 
 
-def test_a_short_history_is_not_blown_up_to_an_hour() -> None:
+def test_short_history_is_not_extrapolated_to_an_hour() -> None:
     assert measure([round_at(0)], 0, 1000)["rebalances_per_hour"] == 1
 
 
-def test_a_round_of_more_than_a_minute() -> None:
+def test_rebalance_longer_than_a_minute_fires() -> None:
     assert names(measure([round_at(0, 61_000)], 0, HOUR)) == {"RebalanceTooLong"}
 
 
@@ -49,7 +49,7 @@ def test_prometheus_file_has_every_rule_per_exporter() -> None:
 
 
 def test_rules_use_existing_slackwater_metrics() -> None:
-    page = {
+    exported = {
         "slackwater_rebalances_total",
         "slackwater_rebalances_failed_total",
         "slackwater_rebalance_seconds_sum",
@@ -59,8 +59,8 @@ def test_rules_use_existing_slackwater_metrics() -> None:
         "slackwater_offset_commits_total",
         "slackwater_topic_log_bytes",
     }
-    asked = {word for word in _words(prometheus_rules()) if word.startswith("slackwater_")}
-    assert asked <= page
+    used = {word for word in _words(prometheus_rules()) if word.startswith("slackwater_")}
+    assert used <= exported
 
 
 def test_idle_group_is_not_stalled() -> None:

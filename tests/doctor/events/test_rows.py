@@ -1,4 +1,4 @@
-"""What a row knows of itself."""
+"""The fields of a row, and the order of rows."""
 
 import random
 import re
@@ -30,21 +30,27 @@ def test_label_is_the_file_name_without_suffix(file: str, label: str) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_of_one_millisecond_keep_file_order(seed: int) -> None:
-    chance = random.Random(seed)
+    random_source = random.Random(seed)
     sources = [EventSource.CLIENT_LOG, EventSource.BROKER_LOG, EventSource.OFFSETS_TOPIC, "other"]
     rows = [
-        Row(chance.randrange(1 + seed), "kind", chance.choice(sources), file=chance.choice("ab"), position=position)
-        for position in range(chance.randrange(30))
+        Row(
+            random_source.randrange(1 + seed),
+            "kind",
+            random_source.choice(sources),
+            file=random_source.choice("ab"),
+            position=position,
+        )
+        for position in range(random_source.randrange(30))
     ]
-    chance.shuffle(rows)
+    random_source.shuffle(rows)
     rank: dict[str, int] = {EventSource.BROKER_LOG: 0, EventSource.OFFSETS_TOPIC: 1, EventSource.CLIENT_LOG: 2}
-    expected = sorted(rows, key=lambda one: (one.time_ms, rank.get(one.source, 3), one.file, one.position))
+    expected = sorted(rows, key=lambda row: (row.time_ms, rank.get(row.source, 3), row.file, row.position))
     assert in_order(rows) == expected
 
 
 def test_rules_use_no_unsent_fields() -> None:
-    asked = re.compile(r"\.detail_(?:text|number|names|value)\(\s*['\"](\w+)['\"]")
+    field_access = re.compile(r"\.detail_(?:text|number|names|value)\(\s*['\"](\w+)['\"]")
     sources = Path(doctor.__path__[0]).rglob("*.py")
-    names = {name for source in sources for name in asked.findall(source.read_text())}
+    names = {name for source in sources for name in field_access.findall(source.read_text())}
     assert {"reason", "old_generation", "member_ids", "group_protocol"} <= names
     assert not names & UNUSED_BY_RULES

@@ -1,27 +1,27 @@
-"""Plain data that travels arrives as it was."""
+"""Verdicts and findings can be pickled."""
 
 import pickle
 
 from slackwater.doctor.causes.finding import EvidenceLine, Finding
-from tests.doctor.scene import Scene
+from tests.doctor.scenario import Scenario
 
 
-def test_a_verdict_arrives_with_all_that_it_carries() -> None:
-    scene = Scene().start("a", "b")
+def test_verdict_survives_pickling() -> None:
+    scenario = Scenario().start("a", "b")
     for at in (20, 60, 100):
-        scene.leave("b", at, "consumer poll timeout has expired.")
-        scene.form(at + 1)
-        scene.join("b", at + 2)
-        scene.form(at + 3)
-    verdict = scene.verdict()
+        scenario.leave("b", at, "consumer poll timeout has expired.")
+        scenario.form(at + 1)
+        scenario.join("b", at + 2)
+        scenario.form(at + 3)
+    verdict = scenario.verdict()
     assert verdict.prescriptions
     assert verdict.episodes
     assert verdict.evidence
     assert pickle.loads(pickle.dumps(verdict)) == verdict
 
 
-def test_what_several_have_in_common_travels_once() -> None:
+def test_shared_evidence_stays_shared_after_pickling() -> None:
     line = EvidenceLine(1, "broker_log", "a line", "server.log:7")
-    one, other = pickle.loads(pickle.dumps([Finding("crash", ("a",), (1,), 0.9, (line,)) for _ in range(2)]))
-    assert one == other == Finding("crash", ("a",), (1,), 0.9, (line,))
-    assert one.evidence[0] is other.evidence[0]
+    first, second = pickle.loads(pickle.dumps([Finding("crash", ("a",), (1,), 0.9, (line,)) for _ in range(2)]))
+    assert first == second == Finding("crash", ("a",), (1,), 0.9, (line,))
+    assert first.evidence[0] is second.evidence[0]

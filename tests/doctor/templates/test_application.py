@@ -1,4 +1,4 @@
-"""What applications print of errors that their library does not log."""
+"""Errors that applications print themselves, because their library does not log them."""
 
 import pytest
 
@@ -6,14 +6,14 @@ from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
 from slackwater.group.events import EventKind, EventSource
 
-RECOGNISER = TemplateSet(FAMILIES)
+TEMPLATES = TemplateSet(FAMILIES)
 
 
 SARAMA = "kafka server: The provider group protocol type is incompatible with the other members"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "ERROR worker: Consumer error: Broker: Inconsistent group protocol",
         'KafkaError{code=INCONSISTENT_GROUP_PROTOCOL,val=23,str="JoinGroup: Broker: Inconsistent group protocol"}',
@@ -23,11 +23,9 @@ SARAMA = "kafka server: The provider group protocol type is incompatible with th
         f"consume: {SARAMA}",
     ],
 )
-def test_application_log_shows_inconsistent_protocol(
-    said: str,
-) -> None:
-    found = RECOGNISER.read(f"2026-05-01 10:00:00,123 {said}")
-    assert found is not None
-    assert (found["kind"], found["error"]) == (EventKind.JOIN_REFUSED, "INCONSISTENT_GROUP_PROTOCOL")
-    assert found["source"] == EventSource.CLIENT_LOG
-    assert found["head"].startswith("2026")
+def test_application_log_shows_inconsistent_protocol(text: str) -> None:
+    values = TEMPLATES.read(f"2026-05-01 10:00:00,123 {text}")
+    assert values is not None
+    assert (values["kind"], values["error"]) == (EventKind.JOIN_REFUSED, "INCONSISTENT_GROUP_PROTOCOL")
+    assert values["source"] == EventSource.CLIENT_LOG
+    assert values["head"].startswith("2026")

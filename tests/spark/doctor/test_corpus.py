@@ -18,16 +18,16 @@ OPEN = incidents_directory()
 
 @pytest.fixture(scope="module")
 def history(spark: "SparkSession") -> "Iterator[EventHistory]":
-    """The history of every incident, each as a cluster of its own."""
+    """The history of every incident, each as its own cluster."""
     from slackwater.spark.doctor.history.event_history import read_history
 
-    with read_history(spark, [str(OPEN)], below=str(OPEN)) as found:
-        yield found
+    with read_history(spark, [str(OPEN)], below=str(OPEN)) as history:
+        yield history
 
 
 def _truth() -> dict[tuple[str, str], int]:
     labels = (json.loads(path.read_text()) for path in sorted(OPEN.glob("*/truth.json")))
-    return {(one["id"], name): group["rebalances"] for one in labels for name, group in one["groups"].items()}
+    return {(label["id"], name): group["rebalances"] for label in labels for name, group in label["groups"].items()}
 
 
 def test_every_rebalance_is_found_and_every_line_read(history: "EventHistory") -> None:
@@ -39,6 +39,6 @@ def test_every_rebalance_is_found_and_every_line_read(history: "EventHistory") -
 
 def test_every_event_has_its_time_group_and_client(history: "EventHistory") -> None:
     assert history.events.filter("time_ms IS NULL OR (source = 'client_log' AND `group` IS NULL)").collect() == []
-    nameless = history.events.filter("source = 'client_log' AND client IS NULL AND instance IS NULL")
-    # sarama prints its member id and nothing else that names it: who never got into the group stays unknown.
-    assert {row.kind for row in nameless.collect()} <= {"client_started", "coordinator_found"}
+    unnamed = history.events.filter("source = 'client_log' AND client IS NULL AND instance IS NULL")
+    # Sarama prints no name except its member id, so a client that never joined stays unknown.
+    assert {row.kind for row in unnamed.collect()} <= {"client_started", "coordinator_found"}

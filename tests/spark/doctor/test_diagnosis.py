@@ -33,13 +33,13 @@ def _batch(rows: Sequence[tuple[object, ...]]) -> "pa.RecordBatch":
 def _times(batches: "list[pa.RecordBatch]", selection: Selection | None = None) -> dict[tuple[str, str], list[int]]:
     """Return the times of each group's rows, after Spark's shuffle by bucket."""
     table = pa.Table.from_batches(batches)
-    found: dict[tuple[str, str], list[int]] = {}
+    times_by_group: dict[tuple[str, str], list[int]] = {}
     for bucket in set(table["bucket"].to_pylist()):
         of_bucket = table.filter(pa.compute.equal(table["bucket"], bucket))
         groups, rows = rows_by_group(of_bucket, selection or Selection())
         times = iter(rows["time_ms"].to_pylist())
-        found |= {(cluster, group): [next(times) for _ in range(count)] for cluster, group, count in groups}
-    return found
+        times_by_group |= {(cluster, group): [next(times) for _ in range(count)] for cluster, group, count in groups}
+    return times_by_group
 
 
 @pytest.mark.parametrize("buckets", [1, 3, 50])
@@ -57,8 +57,8 @@ def test_only_selected_rows_are_judged() -> None:
 
 
 def test_names_of_rows_are_distinct() -> None:
-    found = [row for batch in names_of_rows(bucket_json_rows(1)([_batch(ROWS)])) for row in batch.to_pylist()]
-    names = sorted((row["cluster"] or "", row["group"], row["member"]) for row in found)
+    rows = [row for batch in names_of_rows(bucket_json_rows(1)([_batch(ROWS)])) for row in batch.to_pylist()]
+    names = sorted((row["cluster"] or "", row["group"], row["member"]) for row in rows)
     assert names == [("", "a", None), ("", "b", None), ("east", "b", None), ("east", "c", None)]
 
 

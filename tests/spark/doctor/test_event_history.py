@@ -88,7 +88,7 @@ def _scenes() -> dict[str, str | bytes]:
         "berlin/server.log": STABILIZED,
         "tokyo/server.log": STABILIZED,
         "to-come/server.log": "\n".join(java(f"Words of a version to come, {n}") for n in range(9)),
-        "offsets/dump.jsonl": "".join(_dump(number, *one) for number, one in enumerate(_records())),
+        "offsets/dump.jsonl": "".join(_dump(number, *record) for number, record in enumerate(_records())),
         "own/events.jsonl": "\n".join(event.to_json() for event in _own_events()),
         "nothing/empty.log": "",
         "nothing/binary.log": bytes(range(256)) * 100,
@@ -148,21 +148,21 @@ def test_event_table_has_its_columns(read: Read) -> None:
 
 
 def test_plain_gzip_wrapped_and_rotated_files_are_read(read: Read) -> None:
-    found = read.rows["shapes"]
-    assert len(found) == 5
-    assert {(row.kind, row["group"], row.generation, row.members, row.time_ms) for row in found} == {
+    rows = read.rows["shapes"]
+    assert len(rows) == 5
+    assert {(row.kind, row["group"], row.generation, row.members, row.time_ms) for row in rows} == {
         ("generation_formed", "g", 5, 2, START + 123)
     }
 
 
 def test_wrapped_message_of_several_lines_is_split(read: Read) -> None:
-    found = [(row.kind, row.client, row["group"], row.detail.setting, row.time_ms) for row in read.rows["settings"]]
-    one = [
+    events = [(row.kind, row.client, row["group"], row.detail.setting, row.time_ms) for row in read.rows["settings"]]
+    expected = [
         ("client_started", "app-1", "g", None, START + 123),
         ("client_setting", "app-1", "g", "client.id", START + 123),
         ("client_setting", "app-1", "g", "group.id", START + 123),
     ]
-    assert sorted(found, key=str) == sorted(one + one, key=str)
+    assert sorted(events, key=str) == sorted(expected + expected, key=str)
 
 
 def test_line_number_of_a_file_that_several_tasks_read(spark: "SparkSession", tmp_path: Path) -> None:
@@ -201,15 +201,15 @@ def test_lines_of_compressed_and_plain_files_are_shown(spark: "SparkSession", tm
     from slackwater.spark.doctor.history.event_history import read_history
     from slackwater.spark.doctor.history.reading import find_shown_lines
 
-    told = [java(f"Stabilized group g generation {number} with 2 members.") for number in range(1, 4)]
-    log = ("\n".join(["of other things", *told[:2], "more", told[2]]) + "\n").encode()
+    messages = [java(f"Stabilized group g generation {number} with 2 members.") for number in range(1, 4)]
+    log = ("\n".join(["unrelated", *messages[:2], "more", messages[2]]) + "\n").encode()
     (tmp_path / "server.log").write_bytes(log)
     (tmp_path / "server.log.1.gz").write_bytes(gzip.compress(log))
     with read_history(spark, [str(tmp_path)]) as history:
         places = {(row.file, row.position): row.generation for row in history.events.collect()}
-    found = [(place[0][-3:], shown) for place, shown in find_shown_lines(spark, [str(tmp_path)], places).items()]
-    lines = [(2, told[0]), (3, told[1]), (5, told[2])]
-    assert sorted(found) == [*((".gz", line) for line in lines), *(("log", line) for line in lines)]
+    shown_lines = [(place[0][-3:], shown) for place, shown in find_shown_lines(spark, [str(tmp_path)], places).items()]
+    lines = [(2, messages[0]), (3, messages[1]), (5, messages[2])]
+    assert sorted(shown_lines) == [*((".gz", line) for line in lines), *(("log", line) for line in lines)]
 
 
 def test_reason_gives_trigger_and_members(read: Read) -> None:
@@ -244,8 +244,8 @@ def test_unread_lines_are_counted_and_shown(read: Read) -> None:
 
 
 def test_offsets_records_become_generations_and_progress(read: Read) -> None:
-    found = read.rows["offsets"]
-    by_kind = {kind: [row for row in found if row.kind == kind] for kind in {row.kind for row in found}}
+    rows = read.rows["offsets"]
+    by_kind = {kind: [row for row in rows if row.kind == kind] for kind in {row.kind for row in rows}}
     generations = sorted(by_kind["generation_recorded"], key=lambda row: int(row.generation))
     assert [(row.generation, row.detail.gap, row.members) for row in generations] == [(3, None, 1), (7, 3, 0)]
     assert generations[0].detail.assignment[0].asDict(recursive=True) == {"member": M, "partitions": ["t-0", "t-1"]}
@@ -256,7 +256,7 @@ def test_offsets_records_become_generations_and_progress(read: Read) -> None:
         (2, 30, 1),
         (1, 20, 1),
     ]
-    assert {row.source for row in found} == {"offsets_topic"}
+    assert {row.source for row in rows} == {"offsets_topic"}
 
 
 def test_group_events_become_rows(read: Read) -> None:
@@ -276,14 +276,14 @@ def test_groups_are_filled_in_without_a_cluster_name(spark: "SparkSession", tmp_
     (tmp_path / "app.log").write_text(OVERRUN)
     (tmp_path / "server.log").write_text(java(f"Member {M} in group g has failed, removing it from the group."))
     with read_history(spark, [str(tmp_path)]) as history:
-        found = {(row.cluster, row.kind, row["group"]) for row in history.events.collect()}
-    assert found == {(None, "poll_overrun", "g"), (None, "member_expired", "g")}
+        groups = {(row.cluster, row.kind, row["group"]) for row in history.events.collect()}
+    assert groups == {(None, "poll_overrun", "g"), (None, "member_expired", "g")}
 
 
 def test_missing_path_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.history.event_history import read_history
 
-    with pytest.raises(UsageError, match=r"No such file or directory: .*nowhere\. Name a file"):
+    with pytest.raises(UsageError, match=r"No such file or directory: .*nowhere\. Pass a file"):
         read_history(spark, [str(tmp_path / "nowhere")])
     with pytest.raises(UsageError, match="No path was given"):
         read_history(spark, [])

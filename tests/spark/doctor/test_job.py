@@ -50,6 +50,8 @@ def test_cluster_directories_may_have_any_name(spark: "SparkSession", tmp_path: 
         (root / name).mkdir(parents=True)
         (root / name / "server log.txt").write_text(f"{java('Stabilized group g generation 5 with 2 members.')}\n")
         (root / name / "old.log").write_text(f"{java('Group g was frobnicated in state Stable')}\n")
-    found = diagnose(spark, DiagnosisRequest(paths=[str(root)], clusters_dir=str(root)))
-    assert [one.cluster for one in found.verdicts] == ["east 1", "süd", "west[2]"]
-    assert {file for file, _, _ in found.unread} == {f"{root}/{name}/old.log" for name in ("east 1", "süd", "west[2]")}
+    diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(root)], clusters_dir=str(root)))
+    assert [verdict.cluster for verdict in diagnosis.verdicts] == ["east 1", "süd", "west[2]"]
+    assert {file for file, _, _ in diagnosis.unread} == {
+        f"{root}/{name}/old.log" for name in ("east 1", "süd", "west[2]")
+    }

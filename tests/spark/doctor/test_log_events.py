@@ -1,4 +1,4 @@
-"""Lines to rows: the prefilter and the templates find in a block what the templates find in each single line."""
+"""Lines to rows: for a block of lines, prefilter and templates give the same values as for each single line."""
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
@@ -13,7 +13,7 @@ from tests.doctor.lines import LINES, M, N, consumer, java
 LONG_LINE = "x" * 5000 + java("Preparing to rebalance group " + "g " * 3000)
 OTHER_LINES = [
     "nothing",
-    "[GroupCoordinator 1]: Something that no version says (kafka.X)",
+    "[GroupCoordinator 1]: A message of no known version (kafka.X)",
     java("Stabilized group größe 東京 generation 5 with 2 members."),
     java("Stabilized group g generation x with 2 members."),
     consumer("Adding newly assigned partitions: "),
@@ -33,7 +33,7 @@ def rows(text: str | bytes) -> list[dict[str, object]]:
 
 
 def _texts(values: dict[str, str]) -> dict[str, str]:
-    """Return the values that are texts, which a row has as they are."""
+    """Return the text values, which a row contains unchanged."""
     changed = ("group", "assignor", "instance", "trigger", "member", "culprit", "client_reason", "member_ids")
     kinds = COLUMNS | DETAIL
     return {
@@ -46,12 +46,12 @@ def _texts(values: dict[str, str]) -> dict[str, str]:
 def test_block_has_the_values_of_its_single_lines() -> None:
     lines = [line for line, _ in LINES if not line.startswith("{")] + OTHER_LINES
     templates = TemplateSet(FAMILIES)
-    found: dict[str, dict[str, object]] = {}
+    row_by_text: dict[str, dict[str, object]] = {}
     for event in rows("\n".join(lines)):
-        found.setdefault(str(event["text"]), event)
+        row_by_text.setdefault(str(event["text"]), event)
     for line in lines:
         values = templates.read(line)
-        row = found.get(line.rstrip(" "))
+        row = row_by_text.get(line.rstrip(" "))
         if values is None or (values and not values.get("kind")):
             assert row is None, line
         else:
@@ -60,7 +60,7 @@ def test_block_has_the_values_of_its_single_lines() -> None:
 
 
 def test_line_of_the_catalogue_has_its_position() -> None:
-    lines = [line for line, said in LINES if said and not line.startswith(("{", "\t"))]
+    lines = [line for line, values in LINES if values and not line.startswith(("{", "\t"))]
     block = "\n".join(["other", *lines])
     for row in read(block).to_pylist():
         assert block.encode()[row["position"] :].startswith(str(row["text"]).encode()[:20])
@@ -95,14 +95,14 @@ def test_line_that_almost_matches_many_times_is_unread() -> None:
 
 
 def test_removed_members_become_one_row_each() -> None:
-    found = rows(java(f"Group g removed dynamic members who haven't joined: [{M}, {N}]"))
-    assert [row["member"] for row in found] == [M, N]
+    removed = rows(java(f"Group g removed dynamic members who haven't joined: [{M}, {N}]"))
+    assert [row["member"] for row in removed] == [M, N]
 
 
 @pytest.mark.parametrize("before", ["", "-", "ab" * 50])
 def test_prefilter_finds_literals_anywhere_in_a_line(before: str) -> None:
     prefilter = LinePrefilter(["abc", "bcd", "{"])
     block = f"none\n{before}abcd\nab\ncd\n{before}abc{{\n".encode()
-    found = [(block[start:end].decode(), literals) for start, end, literals in prefilter.scan(block)]
-    assert found == [(f"{before}abcd", 0b011), (f"{before}abc{{", 0b101)]
+    lines = [(block[start:end].decode(), literals) for start, end, literals in prefilter.scan(block)]
+    assert lines == [(f"{before}abcd", 0b011), (f"{before}abc{{", 0b101)]
     assert prefilter.literals_in("xbcd{") == 0b110

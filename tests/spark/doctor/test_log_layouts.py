@@ -84,9 +84,9 @@ def test_lines_without_timestamps_are_counted(spark: "SparkSession", tmp_path: P
 
     (tmp_path / "server.log").write_text(BROKER)
     (tmp_path / "client.log").write_text(_log(_without_timestamp))
-    found = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
-    assert [one.sources for one in found.verdicts] == [("broker_log",)]
-    ((file, lines, example),) = found.unread
+    diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
+    assert [verdict.sources for verdict in diagnosis.verdicts] == [("broker_log",)]
+    ((file, lines, example),) = diagnosis.unread
     assert file.endswith("/client.log")
     assert lines == len(MESSAGES)
     assert example.startswith("(no date and time that could be read) 10:00:01.000 ")
@@ -101,9 +101,9 @@ def test_record_with_invalid_base64_is_counted(spark: "SparkSession", tmp_path: 
 
     (tmp_path / "server.log").write_text(BROKER)
     (tmp_path / "consumer_offsets.jsonl").write_text(_dumped(BEGAN_MS, "AAIA=WcAA", "AAAA="))
-    found = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
-    assert [one.group for one in found.verdicts] == ["g"]
-    ((file, lines, _),) = found.unread
+    diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
+    assert [verdict.group for verdict in diagnosis.verdicts] == ["g"]
+    ((file, lines, _),) = diagnosis.unread
     assert (file.rpartition("/")[2], lines) == ("consumer_offsets.jsonl", 1)
 
 
@@ -125,6 +125,6 @@ def test_librdkafka_log_gets_its_group_from_the_offsets(spark: "SparkSession", t
 
     shutil.copytree(CORPUS / "r301" / "clients", tmp_path / "clients")
     shutil.copy(CORPUS / "r301" / "consumer_offsets.jsonl", tmp_path)
-    found = {one.group: one for one in diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts}
-    assert "client_log" in found["orders-301"].sources
-    assert found["orders-301"].cause == "poll_delay"
+    verdicts = {verdict.group: verdict for verdict in diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts}
+    assert "client_log" in verdicts["orders-301"].sources
+    assert verdicts["orders-301"].cause == "poll_delay"

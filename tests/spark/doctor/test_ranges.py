@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMED = java("Stabilized group g generation 5 with 2 members.")
 SETTING = "\tgroup.instance.id = null"
 EVERY = 6
-"""Every sixth incident is read here."""
+"""Only every sixth incident is read here."""
 OTHER_LOGGERS = ("Partition", "LogCleaner", "UnifiedLog")
 
 WRAPPERS = [
@@ -59,7 +59,7 @@ ODD = [
 ]
 
 
-def _made_up() -> dict[str, bytes]:
+def _generated_files() -> dict[str, bytes]:
     others = [FORMED.replace("GroupMetadataManager", name) for name in OTHER_LOGGERS]
     mixed = [
         *(line for line, _ in LINES),
@@ -77,7 +77,10 @@ def _made_up() -> dict[str, bytes]:
         "x" * 5000 + FORMED,
         "",
     ]
-    wrapped = [*(json.dumps(one) for one in WRAPPERS), *(json.dumps(one, ensure_ascii=False) for one in WRAPPERS)]
+    wrapped = [
+        *(json.dumps(wrapper) for wrapper in WRAPPERS),
+        *(json.dumps(wrapper, ensure_ascii=False) for wrapper in WRAPPERS),
+    ]
     several = [FORMED, "other", SETTING, FORMED + " "]
     return {
         "mixed.log": "\n".join(mixed).encode(),
@@ -119,9 +122,9 @@ class Line(NamedTuple):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with files of every shape, and some real ones."""
+    """Return a directory with files of every shape, and some incidents of the corpus."""
     directory = tmp_path_factory.mktemp("ranges")
-    for path, content in _made_up().items():
+    for path, content in _generated_files().items():
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(content)
     (directory / "linked").symlink_to(directory / "below")
@@ -168,28 +171,28 @@ def test_ranges_have_the_lines_that_spark_reads(
     local = list_files(spark, [str(root)]).local
     small = [file for file in local if size > 100 or file.size < 20_000]
     names = {file.name for file in small}
-    found = _read(_ranges(small, size), block)
-    assert found == {name: lines for name, lines in by_spark.items() if name in names}
-    assert len(found) > 8
+    lines_by_file = _read(_ranges(small, size), block)
+    assert lines_by_file == {name: lines for name, lines in by_spark.items() if name in names}
+    assert len(lines_by_file) > 8
 
 
 def test_files_are_listed_and_named_as_by_spark(spark: "SparkSession", root: Path) -> None:
     reader = spark.read.option("recursiveFileLookup", "true")
     for path in (str(root), f"file://{root}", f"file:{root}/below/../below", f"{root}/m*.log", f"{root}/{{below,cr*}}"):
-        there = {name for name in reader.text(path).inputFiles() if os.path.getsize(local_path(name) or "")}
-        found = list_files(spark, [path, path])
-        assert sorted(one.name for one in found.local) == sorted(there)
-        assert (found.compressed, found.elsewhere) == ([], [])
-        assert all(local_path(one.name) == one.path == str(Path(one.path)) for one in found.local)
+        listed_by_spark = {name for name in reader.text(path).inputFiles() if os.path.getsize(local_path(name) or "")}
+        files = list_files(spark, [path, path])
+        assert sorted(file.name for file in files.local) == sorted(listed_by_spark)
+        assert (files.compressed, files.elsewhere) == ([], [])
+        assert all(local_path(file.name) == file.path == str(Path(file.path)) for file in files.local)
 
 
 def test_spark_reads_compressed_and_remote_files(spark: "SparkSession", tmp_path: Path) -> None:
     for name in ("a.log", "b.log.gz", "c.log.zst", ".d.gz"):
         (tmp_path / name).write_bytes(b"x")
-    found = list_files(spark, [str(tmp_path), "hdfs://host/logs", "s3a://logs/*"])
-    assert [one.path for one in found.local] == [str(tmp_path / "a.log")]
-    assert found.compressed == [str(tmp_path)]
-    assert found.elsewhere == ["hdfs://host/logs", "s3a://logs/*"]
+    files = list_files(spark, [str(tmp_path), "hdfs://host/logs", "s3a://logs/*"])
+    assert [file.path for file in files.local] == [str(tmp_path / "a.log")]
+    assert files.compressed == [str(tmp_path)]
+    assert files.elsewhere == ["hdfs://host/logs", "s3a://logs/*"]
     assert local_path(uri(str(tmp_path / "b.log.gz"))) is None
     assert local_path("hdfs://host/logs/a.log") is None
 
@@ -197,25 +200,25 @@ def test_spark_reads_compressed_and_remote_files(spark: "SparkSession", tmp_path
 def test_directory_that_links_to_itself_is_read_once(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x")
     (tmp_path / "below").symlink_to(tmp_path)
-    assert [one.path for one in list_files(spark, [str(tmp_path)]).local] == [str(tmp_path / "a.log")]
+    assert [file.path for file in list_files(spark, [str(tmp_path)]).local] == [str(tmp_path / "a.log")]
 
 
 def test_missing_paths_are_reported_together(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"No such file or directory: .*/nowhere and .*/neither\. Name a file"):
+    with pytest.raises(UsageError, match=r"No such file or directory: .*/nowhere and .*/neither\. Pass a file"):
         list_files(spark, [str(tmp_path), f"{tmp_path}/nowhere", f"file://{tmp_path}/neither"])
-    with pytest.raises(UsageError, match=r"No such file or directory: .*/none\*\. Name a file"):
+    with pytest.raises(UsageError, match=r"No such file or directory: .*/none\*\. Pass a file"):
         list_files(spark, [f"{tmp_path}/none*"])
 
 
 @pytest.mark.parametrize("cores", [1, 2, 7])
 @pytest.mark.parametrize("sizes", [[1], [100], [3, 5, 1000, 2, 2], [10] * 50, [10_000, 1]])
 def test_tasks_cover_every_byte_once_in_equal_parts(sizes: list[int], cores: int) -> None:
-    some = [LocalFile(f"/{number}", f"file:///{number}", size) for number, size in enumerate(sizes)]
-    tasks = plan_tasks(some, cores, max_bytes=1000, min_bytes=10, open_cost_bytes=3)
-    for file in some:
+    files = [LocalFile(f"/{number}", f"file:///{number}", size) for number, size in enumerate(sizes)]
+    tasks = plan_tasks(files, cores, max_bytes=1000, min_bytes=10, open_cost_bytes=3)
+    for file in files:
         ranges = [part for task in tasks for part in task if part.path == file.path]
         assert (ranges[0].begin, ranges[-1].end) == (0, file.size)
-        assert all(one.end == other.begin for one, other in pairwise(ranges))
+        assert all(part.end == next_part.begin for part, next_part in pairwise(ranges))
     length = [sum(part.end - part.begin for part in task) for task in tasks]
     assert max(length) <= 1000
     assert len(tasks) >= min(cores, sum(sizes) // 10)

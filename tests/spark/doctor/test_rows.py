@@ -21,15 +21,19 @@ _FIELDS = {
 }
 
 
-def made_up(chance: random.Random) -> dict[str, Any]:
+def random_row(random_source: random.Random) -> dict[str, Any]:
     """A row's columns, many of them missing or empty."""
-    row: dict[str, Any] = {"time_ms": chance.randrange(10), "kind": chance.choice("abc"), "source": "broker_log"}
-    row |= {name: chance.choice((None, "", "x", "y")) for name in (*_TEXTS, *_EVIDENCE)}
-    row |= {name: chance.choice((None, 0, 7)) for name in ("generation", "members", "position")}
-    row["reason"] = chance.choice((None, "because", "why not"))
-    row["old_generation"] = chance.choice((None, 0, 3))
-    row["member_ids"] = chance.choice((None, ["m1"], ["m1", "m2"]))
-    row["pending"] = chance.choice((None, True, False))
+    row: dict[str, Any] = {
+        "time_ms": random_source.randrange(10),
+        "kind": random_source.choice("abc"),
+        "source": "broker_log",
+    }
+    row |= {name: random_source.choice((None, "", "x", "y")) for name in (*_TEXTS, *_EVIDENCE)}
+    row |= {name: random_source.choice((None, 0, 7)) for name in ("generation", "members", "position")}
+    row["reason"] = random_source.choice((None, "because", "why not"))
+    row["old_generation"] = random_source.choice((None, 0, 3))
+    row["member_ids"] = random_source.choice((None, ["m1"], ["m1", "m2"]))
+    row["pending"] = random_source.choice((None, True, False))
     return row
 
 
@@ -44,11 +48,11 @@ def _kind(name: str) -> pa.DataType:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_columns_become_the_same_rows_as_single_rows(seed: int) -> None:
-    chance = random.Random(seed)
-    missing = {name for name in (*_TEXTS, *_EVIDENCE, *_FIELDS) if chance.random() < 0.3}
+    random_source = random.Random(seed)
+    missing = {name for name in (*_TEXTS, *_EVIDENCE, *_FIELDS) if random_source.random() < 0.3}
     columns = [
-        {name: value for name, value in made_up(chance).items() if name not in missing}
-        for _ in range(chance.randrange(1, 40))
+        {name: value for name, value in random_row(random_source).items() if name not in missing}
+        for _ in range(random_source.randrange(1, 40))
     ]
     for row, values in zip(to_rows(table(columns)), columns, strict=True):
         detail = {name: values.get(name) for name in _FIELDS}

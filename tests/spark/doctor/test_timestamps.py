@@ -51,8 +51,8 @@ def test_layout_is_parsed(text: str, zone: str, time_ms: int | None) -> None:
 
 def test_wrapper_timestamp_counts_where_the_line_has_none() -> None:
     wrapped = '{"time": "2026-05-06T12:00:00.5Z", "message": "%s"}'
-    found = rows("\n".join([wrapped % LEFT, wrapped % f"[2026-05-06 12:00:01,000] {LEFT}"]))
-    assert [row["time_ms"] for row in found] == [NOON + 500, NOON + 1000]
+    parsed = rows("\n".join([wrapped % LEFT, wrapped % f"[2026-05-06 12:00:01,000] {LEFT}"]))
+    assert [row["time_ms"] for row in parsed] == [NOON + 500, NOON + 1000]
 
 
 def test_wrapper_timestamp_may_be_an_object() -> None:
@@ -64,8 +64,8 @@ def test_wrapper_timestamp_may_be_an_object() -> None:
 def test_line_without_timestamp_has_the_time_of_its_neighbour() -> None:
     setting = "\tclient.id = app-1"
     early, late = f"[2026-05-06 12:00:00,000] {LEFT}", f"[2026-05-06 12:00:05,000] {LEFT}"
-    found = rows("\n".join([setting, early, setting, late, setting]))
-    assert [row["time_ms"] for row in found] == [NOON, NOON, NOON, NOON + 5000, NOON + 5000]
+    parsed = rows("\n".join([setting, early, setting, late, setting]))
+    assert [row["time_ms"] for row in parsed] == [NOON, NOON, NOON, NOON + 5000, NOON + 5000]
 
 
 def test_file_has_the_zone_of_the_first_matching_path_part() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def test_verdict_on_every_incident_matches_its_label(spark: "SparkSession") -> None:
     from slackwater.spark.doctor.job import diagnose
 
-    found = diagnose(spark, DiagnosisRequest(paths=[str(CORPUS)], clusters_dir=str(CORPUS)))
+    diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(CORPUS)], clusters_dir=str(CORPUS)))
     judged = {
         (verdict.cluster, verdict.group): (
             verdict.cause,
@@ -35,7 +35,7 @@ def test_verdict_on_every_incident_matches_its_label(spark: "SparkSession") -> N
             verdict.rebalances,
             verdict.storm,
         )
-        for verdict in found.verdicts
+        for verdict in diagnosis.verdicts
     }
     labelled = {
         (incident, group): (label["cause"], frozenset(label["culprits"]), label["rebalances"], label["storm"])
@@ -43,7 +43,7 @@ def test_verdict_on_every_incident_matches_its_label(spark: "SparkSession") -> N
         for group, label in truth(incident)["groups"].items()
     }
     assert {key: judged.get(key) for key in labelled} == labelled
-    shown = [line for one in found.verdicts for line in one.evidence if line.source.endswith("_log")]
+    shown = [line for verdict in diagnosis.verdicts for line in verdict.evidence if line.source.endswith("_log")]
     assert all(line.line for line in shown)
 
 
@@ -54,14 +54,16 @@ def test_verdict_on_every_incident_matches_its_label(spark: "SparkSession") -> N
 def test_single_source_is_never_confident_and_wrong(spark: "SparkSession", files: str, source: str) -> None:
     from slackwater.spark.doctor.job import diagnose
 
-    found = diagnose(spark, DiagnosisRequest(paths=[f"{CORPUS}/*/{files}"], clusters_dir=str(CORPUS)))
-    assert {one.sources for one in found.verdicts} == {(source,)}
+    diagnosis = diagnose(spark, DiagnosisRequest(paths=[f"{CORPUS}/*/{files}"], clusters_dir=str(CORPUS)))
+    assert {verdict.sources for verdict in diagnosis.verdicts} == {(source,)}
     labels = {(incident, name): label for incident in incidents() for name, label in truth(incident)["groups"].items()}
-    sure = {(one.cluster, one.group): one.cause for one in found.verdicts if one.confidence >= SURE}
+    sure = {
+        (verdict.cluster, verdict.group): verdict.cause for verdict in diagnosis.verdicts if verdict.confidence >= SURE
+    }
     known = {key: label["cause"] for key, label in labels.items() if key in sure}
     assert len(known) > 1
     assert {key: sure[key] for key in known} == known
-    assert all(one.missing for one in found.verdicts if one.confidence < SURE)
+    assert all(verdict.missing for verdict in diagnosis.verdicts if verdict.confidence < SURE)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_silent_group_is_stuck_while_its_broker_logs_on(spark: "SparkSession", t
         "Dynamic member with unknown member id joins group {group} in Empty state. Created a new member id "
         "{member} and requesting the member to rejoin with this id."
     )
-    round_begins = (
+    rebalance_starts = (
         "Preparing to rebalance group {group} in state PreparingRebalance with old generation {old} (reason: {why})."
     )
     stable = "Stabilized group {group} generation {new} with {count} members."
@@ -94,14 +96,14 @@ def test_silent_group_is_stuck_while_its_broker_logs_on(spark: "SparkSession", t
         (0, joined.format(group="open", member=members["a"])),
         (
             0,
-            round_begins.format(
+            rebalance_starts.format(
                 group="open", old=0, why=f"Adding new member {members['a']} with group instance id null"
             ),
         ),
         (3, stable.format(group="open", new=1, count=1)),
         (
             60,
-            round_begins.format(
+            rebalance_starts.format(
                 group="open", old=1, why=f"Adding new member {members['b']} with group instance id null"
             ),
         ),
@@ -115,18 +117,18 @@ def test_silent_group_is_stuck_while_its_broker_logs_on(spark: "SparkSession", t
             for second, text in lines
         )
     )
-    verdicts = {one.group: one for one in diagnose(spark, DiagnosisRequest(paths=[str(log)])).verdicts}
+    verdicts = {verdict.group: verdict for verdict in diagnose(spark, DiagnosisRequest(paths=[str(log)])).verdicts}
     assert verdicts["open"].cause == "stuck_rebalance"
     until = diagnose(spark, DiagnosisRequest(paths=[str(log)], until_ms=1_767_225_600_000 + 65_000))
-    assert [one.cause for one in until.verdicts if one.group == "open"] != ["stuck_rebalance"]
+    assert [verdict.cause for verdict in until.verdicts if verdict.group == "open"] != ["stuck_rebalance"]
 
 
 def test_truncated_gzip_file_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     path = tmp_path / "server.log.gz"
-    whole = gzip.compress(b"[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: nothing (x)\n" * 5000)
-    path.write_bytes(whole[: len(whole) // 2])
+    compressed = gzip.compress(b"[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: nothing (x)\n" * 5000)
+    path.write_bytes(compressed[: len(compressed) // 2])
     with pytest.raises(UsageError, match="cut off or damaged"):
         diagnose(spark, DiagnosisRequest(paths=[str(path)]))
 
@@ -150,8 +152,8 @@ def test_undecodable_records_are_counted_and_shown(spark: "SparkSession", tmp_pa
     from slackwater.spark.doctor.job import diagnose
 
     group, member = GroupKey("g"), MemberMetadata("m", None, "c", "/h", 10_000, 10_000, b"", b"")
-    whole = encode_group_value(GroupValue("consumer", 1, "range", "m", 1_000, (member,)))
-    records = [(encode_key(group), whole), (encode_key(group), whole[:20]), (b"\0\2\0", whole)]
+    value_bytes = encode_group_value(GroupValue("consumer", 1, "range", "m", 1_000, (member,)))
+    records = [(encode_key(group), value_bytes), (encode_key(group), value_bytes[:20]), (b"\0\2\0", value_bytes)]
     dump = tmp_path / "consumer_offsets.jsonl"
     dump.write_text(
         "".join(
@@ -160,9 +162,9 @@ def test_undecodable_records_are_counted_and_shown(spark: "SparkSession", tmp_pa
             for offset, (key, value) in enumerate(records)
         )
     )
-    found = diagnose(spark, DiagnosisRequest(paths=[str(dump)]))
-    assert [one.group for one in found.verdicts] == ["g"]
-    ((file, lines, example),) = found.unread
+    diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(dump)]))
+    assert [verdict.group for verdict in diagnosis.verdicts] == ["g"]
+    ((file, lines, example),) = diagnosis.unread
     assert (Path(file).name, lines) == ("consumer_offsets.jsonl", 2)
     assert example.startswith("__consumer_offsets-3@1: ")
 

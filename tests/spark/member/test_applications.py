@@ -1,4 +1,4 @@
-"""Two real Spark applications share a topic: one joins, takes its part, is killed; every record is accounted for."""
+"""Two real Spark applications share a topic: one joins, gets partitions, is killed; no record is lost."""
 
 import threading
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from tests.spark.applications import Application, in_sink, wait_for
 TOPIC, GROUP, PARTITIONS = "orders", "pipeline", 4
 
 
-class Stream:
-    """Writes records until it is told to end."""
+class RecordWriter:
+    """Writes records until it is stopped."""
 
     def __init__(self, broker: Broker) -> None:
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._broker = broker
         self._thread = threading.Thread(target=self._write)
         self._thread.start()
@@ -26,14 +26,14 @@ class Stream:
     def _write(self) -> None:
         with Producer({"bootstrap.servers": self._broker.bootstrap_servers}) as producer:
             number = 0
-            while not self._over.wait(0.02):
+            while not self._stopped.wait(0.02):
                 for _ in range(PARTITIONS):
                     producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
                     number += 1
 
-    def end(self) -> None:
-        """Write no more."""
-        self._over.set()
+    def stop(self) -> None:
+        """Stop writing."""
+        self._stopped.set()
         self._thread.join()
 
 
@@ -57,9 +57,9 @@ def options(broker: Broker) -> dict[str, str]:
 
 
 def shares(broker: Broker) -> list[int]:
-    """How many partitions each member has, when the group is at rest."""
-    found = broker.describe_group(GROUP)
-    return sorted(len(one.partitions) for one in found.members) if found.state == "Stable" else []
+    """The number of partitions of each member, if the group is stable."""
+    group = broker.describe_group(GROUP)
+    return sorted(len(member.partitions) for member in group.members) if group.state == "Stable" else []
 
 
 def ends_of(broker: Broker) -> dict[TopicPartition, int]:
@@ -72,31 +72,37 @@ def test_two_applications_survive_handover_and_kill(broker: Broker, tmp_path: Pa
         first, second = (Application(name, tmp_path, options(broker)) for name in ("first", "second"))
         stack.callback(first.kill)
         stack.callback(second.kill)
-        stream = Stream(broker)
-        stack.callback(stream.end)
+        writer = RecordWriter(broker)
+        stack.callback(writer.stop)
         first.wait_for_status("ready")
         first.start()
-        wait_for(lambda: len(found := broker.committed(GROUP)) == PARTITIONS and all(found.values()), first)
+        wait_for(lambda: len(committed := broker.committed(GROUP)) == PARTITIONS and all(committed.values()), first)
         second.wait_for_status("ready")
         second.start()
         wait_for(lambda: shares(broker) == [2, 2], first, second)
         wait_for(lambda: any(batch.startswith("second") for batches in in_sink(tmp_path).values() for batch in batches))
         second.kill()
         wait_for(lambda: shares(broker) == [PARTITIONS], first)
-        stream.end()
+        writer.stop()
         ends = ends_of(broker)
         wait_for(lambda: broker.committed(GROUP) == ends, first)
         first.stop()
-        assert broker.describe_group(GROUP).members == (), "it has left"
+        assert broker.describe_group(GROUP).members == (), "the member has not left"
 
-    found = in_sink(tmp_path)
-    missing = [(at, offset) for at, end in ends.items() for offset in range(end) if (*at, offset) not in found]
+    batches_by_record = in_sink(tmp_path)
+    missing = [
+        (partition, offset)
+        for partition, end in ends.items()
+        for offset in range(end)
+        if (*partition, offset) not in batches_by_record
+    ]
     assert not missing
-    twice = {at: batches for at, batches in found.items() if len(batches) > 1}
-    last = max(int(batch.split("-")[1]) for batches in found.values() for batch in batches if "second" in batch)
-    # Its last batch, and the one before if the group had not yet heard of that when it was killed.
-    open_ones = {f"second-{last}", f"second-{last - 1}"}
-    assert all(len(batches) == 2 and open_ones.intersection(batches) for batches in twice.values()), (
-        "only what the killed application had not committed may be there twice"
+    duplicates = {record: batches for record, batches in batches_by_record.items() if len(batches) > 1}
+    numbers = [batch.split("-") for batches in batches_by_record.values() for batch in batches]
+    last = max(int(number) for name, number in numbers if name == "second")
+    # The last batch of the killed application, and the one before if its commit had not reached the group.
+    open_batches = {f"second-{last}", f"second-{last - 1}"}
+    assert all(len(batches) == 2 and open_batches.intersection(batches) for batches in duplicates.values()), (
+        "a record that was committed is in two batches"
     )
-    print(f"{len(found)} records, {len(twice)} of them twice")
+    print(f"{len(batches_by_record)} records, {len(duplicates)} duplicates")

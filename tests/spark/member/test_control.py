@@ -127,11 +127,11 @@ def test_offsets_of_other_sources_are_ignored(text: str | None) -> None:
 
 
 def test_listener_reports_finished_batch(server: ControlServer) -> None:
-    class Watch:
+    class NoWatch:
         def wake(self) -> None:
             return
 
-    listener = QueryListener(server, Watch())  # type: ignore[arg-type]
+    listener = QueryListener(server, NoWatch())  # type: ignore[arg-type]
     sources = [SimpleNamespace(endOffset='{"orders":{"0":5}}'), SimpleNamespace(endOffset=OURS)]
     progress = SimpleNamespace(sources=sources, stateOperators=[])
     with member(server) as connection:
@@ -141,29 +141,29 @@ def test_listener_reports_finished_batch(server: ControlServer) -> None:
 
 
 class Plan:
-    """A logical plan as py4j shows it."""
+    """A logical plan with the methods that py4j calls."""
 
-    def __init__(self, name: str, *below: "Plan", streams: bool = False) -> None:
-        self._name, self._below = name, below
-        self._streams = streams or any(plan.isStreaming() for plan in below)
+    def __init__(self, name: str, *children: "Plan", is_streaming: bool = False) -> None:
+        self._name, self._children = name, children
+        self._is_streaming = is_streaming or any(plan.isStreaming() for plan in children)
 
     def nodeName(self) -> str:
         return self._name
 
     def isStreaming(self) -> bool:
-        return self._streams
+        return self._is_streaming
 
     def children(self) -> "Plan":
         return self
 
     def size(self) -> int:
-        return len(self._below)
+        return len(self._children)
 
     def apply(self, at: int) -> "Plan":
-        return self._below[at]
+        return self._children[at]
 
 
-STREAM, TABLE = Plan("StreamingDataSourceV2ScanRelation", streams=True), Plan("LocalRelation")
+STREAM, TABLE = Plan("StreamingDataSourceV2ScanRelation", is_streaming=True), Plan("LocalRelation")
 
 
 @pytest.mark.parametrize(

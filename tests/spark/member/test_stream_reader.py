@@ -76,7 +76,7 @@ class Environment:
         return reader
 
     def committed(self) -> dict[int, int]:
-        return {at.partition: offset for at, offset in self.broker.committed(self.group).items()}
+        return {partition.partition: offset for partition, offset in self.broker.committed(self.group).items()}
 
     def shares(self) -> list[int]:
         description = self.broker.describe_group(self.group)
@@ -115,7 +115,7 @@ def member_of(reader: StreamReader) -> QueryMember:
     return reader.query_run.member
 
 
-def wait_for(condition: Callable[[], object], about: str = "it") -> None:
+def wait_for(condition: Callable[[], object], about: str = "the condition") -> None:
     wait_until(condition, lambda: about, TIMEOUT_S)
 
 
@@ -180,8 +180,8 @@ def test_limits_of_options_and_trigger(env: Environment) -> None:
     initial = reader.initialOffset()
     limited = reader.latestOffset(initial, reader.getDefaultReadLimit())
     assert limited["ranges"] == {env.topic: {"0": [0, 3], "1": [0, 3]}}
-    whole = reader.latestOffset(initial, ReadAllAvailable())
-    assert whole["ranges"] == {env.topic: {"0": [0, 10], "1": [0, 10]}}
+    unlimited = reader.latestOffset(initial, ReadAllAvailable())
+    assert unlimited["ranges"] == {env.topic: {"0": [0, 10], "1": [0, 10]}}
 
 
 def test_available_now_ignores_later_records(env: Environment) -> None:
@@ -196,7 +196,7 @@ def test_available_now_ignores_later_records(env: Environment) -> None:
     reader.partitions(first, second)
 
     assert second["ranges"] == {env.topic: {"0": [3, 4], "1": [3, 4]}}
-    assert reader.latestOffset(second, ReadMaxRows(6)) == second, "and then it ends"
+    assert reader.latestOffset(second, ReadMaxRows(6)) == second, "the trigger is complete"
     reader.stop()
     assert env.committed() == {0: 4, 1: 4}
 
@@ -208,7 +208,7 @@ def test_progress_contains_group_metrics(env: Environment) -> None:
     shown = reader.reportLatestOffset()
 
     assert shown is not None
-    assert shown["lag"] == {env.topic: {"0": 1, "1": 1}}, "what this batch leaves"
+    assert shown["lag"] == {env.topic: {"0": 1, "1": 1}}, "records after this batch"
     assert shown["totalLag"] == 2
     assert shown["group"] == env.group
     assert shown["owned"] == {env.topic: [0, 1]}
@@ -225,9 +225,9 @@ def test_revoked_partition_waits_for_running_batch(env: Environment) -> None:
     first, second = env.reader(), env.reader()
     _, batch = started(first)
     initial = second.initialOffset()
-    assert second.latestOffset(initial, ReadAllAvailable()) == initial, "the first has everything, and is busy"
+    assert second.latestOffset(initial, ReadAllAvailable()) == initial, "the first reader owns all partitions"
     wait_for(lambda: (first.reportLatestOffset() or {})["leaving"] == {env.topic: [1]})
-    assert env.shares() == [0, 1], "the group is at rest meanwhile"
+    assert env.shares() == [0, 1], "the group is stable meanwhile"
 
     assert first.latestOffset(batch, ReadAllAvailable()) == batch
 
@@ -247,12 +247,12 @@ def test_static_query_repeats_unfinished_batch_exactly(env: Environment) -> None
     initial, first = started(reader)
     crash(reader)
     env.fill(2)
-    again = env.reader(kafka_group_instance_id=instance)
+    restarted = env.reader(kafka_group_instance_id=instance)
 
-    assert ranges(again.partitions(initial, first)) == [(0, 0, 3), (1, 0, 3)]
+    assert ranges(restarted.partitions(initial, first)) == [(0, 0, 3), (1, 0, 3)]
 
     assert env.broker.describe_group(env.group).state == "Stable"
-    second = latest(again, first)
+    second = latest(restarted, first)
     assert second["ranges"] == {env.topic: {"0": [3, 5], "1": [3, 5]}}
     assert second["generation"] == first["generation"]
     assert env.committed() == {0: 3, 1: 3}
@@ -267,9 +267,9 @@ def test_ranges_read_by_other_members_are_skipped(env: Environment) -> None:
     with Consumer({"bootstrap.servers": env.broker.bootstrap_servers, "group.id": env.group}) as consumer:
         consumer.assign([TopicPartition(env.topic, 0)])
         consumer.commit({TopicPartition(env.topic, 0): 2})
-    again = env.reader()
+    restarted = env.reader()
 
-    assert ranges(again.partitions(initial, first)) == [(0, 2, 3), (1, 0, 3)]
+    assert ranges(restarted.partitions(initial, first)) == [(0, 2, 3), (1, 0, 3)]
 
 
 def test_query_continues_from_commits_of_a_consumer(env: Environment) -> None:
@@ -288,18 +288,18 @@ def test_query_continues_from_commits_of_a_consumer(env: Environment) -> None:
     with Consumer(settings) as consumer:
         consumer.subscribe([env.topic])
 
-        def polled(condition: Callable[[], object]) -> None:
+        def poll_until(condition: Callable[[], object]) -> None:
             def poll() -> object:
-                offsets.extend(one.offset for one in consumer.poll(0.05))
+                offsets.extend(record.offset for record in consumer.poll(0.05))
                 return condition()
 
             wait_for(poll)
 
-        polled(lambda: consumer.assignment)
+        poll_until(lambda: consumer.assignment)
         (taken,) = consumer.assignment
         env.fill(2)
-        polled(lambda: len(offsets) == 2)
-        assert offsets == [3, 4], "it began where the query had ended"
+        poll_until(lambda: len(offsets) == 2)
+        assert offsets == [3, 4], "the consumer starts at the query's commit"
         consumer.commit()
     wait_for(lambda: env.shares() == [2])
     env.fill(1)
@@ -307,12 +307,13 @@ def test_query_continues_from_commits_of_a_consumer(env: Environment) -> None:
     second = latest(reader, first)
     wait_for(lambda: (reader.reportLatestOffset() or {})["owned"] == {env.topic: [0, 1]})
 
-    seen = {int(at): tuple(offsets) for at, offsets in second["ranges"][env.topic].items()}
+    read = {int(number): tuple(offsets) for number, offsets in second["ranges"][env.topic].items()}
     reader.partitions(first, second)
-    if len(seen) < 2:  # planned before the partition was back
+    if len(read) < 2:  # planned before the partition was assigned again
         third = latest(reader, second)
-        seen |= {int(at): tuple(offsets) for at, offsets in third["ranges"][env.topic].items() if int(at) not in seen}
-    assert seen[taken.partition] == (5, 6)
+        later = {int(number): tuple(offsets) for number, offsets in third["ranges"][env.topic].items()}
+        read = later | read
+    assert read[taken.partition] == (5, 6)
 
 
 def test_offset_reset_is_obeyed_or_refused(env: Environment) -> None:
@@ -329,11 +330,11 @@ def test_offset_reset_is_obeyed_or_refused(env: Environment) -> None:
         refusing.latestOffset(first, ReadAllAvailable())
     refusing.stop()
 
-    again = env.reader()
-    second = latest(again, first)
+    restarted = env.reader()
+    second = latest(restarted, first)
 
     assert second["ranges"] == {env.topic: {"0": [1, 3], "1": [3, 3]}}
-    shown = again.reportLatestOffset()
+    shown = restarted.reportLatestOffset()
     assert shown is not None
     assert shown["resetsObeyed"] == 1
 
@@ -341,20 +342,20 @@ def test_offset_reset_is_obeyed_or_refused(env: Environment) -> None:
 @pytest.mark.parametrize("grouped", [True, False])
 def test_continues_checkpoint_of_sparks_source(env: Environment, grouped: bool) -> None:
     env.fill(5)
-    theirs = {env.topic: {"0": 2, "1": 4}}
+    offset = {env.topic: {"0": 2, "1": 4}}
     reader = env.reader("" if grouped else None)
 
-    assert latest(reader, theirs)["ranges"] == {env.topic: {"0": [2, 5], "1": [4, 5]}}
+    assert latest(reader, offset)["ranges"] == {env.topic: {"0": [2, 5], "1": [4, 5]}}
 
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_repeats_unfinished_batch_of_sparks_source(env: Environment, grouped: bool) -> None:
     env.fill(5)
-    before, theirs = {env.topic: {"0": 2}}, {env.topic: {"0": 4, "1": 3}}
+    before, end = {env.topic: {"0": 2}}, {env.topic: {"0": 4, "1": 3}}
     reader = env.reader("" if grouped else None)
 
-    assert ranges(reader.partitions(before, theirs)) == [(0, 2, 4), (1, 0, 3)]
-    assert latest(reader, theirs)["ranges"] == {env.topic: {"0": [4, 5], "1": [3, 5]}}
+    assert ranges(reader.partitions(before, end)) == [(0, 2, 4), (1, 0, 3)]
+    assert latest(reader, end)["ranges"] == {env.topic: {"0": [4, 5], "1": [3, 5]}}
 
 
 def test_stop_commits_finished_batches_and_leaves(env: Environment) -> None:
@@ -524,7 +525,7 @@ def test_stateful_query_in_group_is_warned_or_refused(
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def one_line(error: BaseException) -> str:
+def check_single_line(error: BaseException) -> str:
     assert "\n" not in str(error)
     return str(error)
 
@@ -541,10 +542,10 @@ def test_checkpoint_of_another_group_is_rejected(env: Environment) -> None:
     reader = env.reader()
     _, first = started(reader)
     reader.stop()
-    for other, seen in (("somebody-elses", "kafka.group.id is somebody-elses"), (None, "kafka.group.id is not set")):
-        with pytest.raises(UsageError, match=f"belongs to group {env.group}, but {seen}") as caught:
+    for other, setting in (("another-group", "kafka.group.id is another-group"), (None, "kafka.group.id is not set")):
+        with pytest.raises(UsageError, match=f"belongs to group {env.group}, but {setting}") as caught:
             env.reader(other).latestOffset(first, ReadAllAvailable())
-        one_line(caught.value)
+        check_single_line(caught.value)
 
 
 def test_checkpoint_in_use_is_rejected(env: Environment) -> None:
@@ -587,7 +588,7 @@ def test_fenced_member_raises_usage_error(env: Environment) -> None:
 
         error = wait_until(fenced, lambda: "no member was fenced", TIMEOUT_S)
         assert error is not None
-        assert "has joined group" in one_line(error)
+        assert "has joined group" in check_single_line(error)
 
 
 def test_group_with_other_protocol_is_rejected(env: Environment) -> None:
@@ -615,7 +616,7 @@ def test_group_with_other_protocol_is_rejected(env: Environment) -> None:
     initial = reader.initialOffset()
     with pytest.raises(UsageError, match=f"This query cannot join group {env.group}") as caught:
         latest(reader, initial)
-    one_line(caught.value)
+    check_single_line(caught.value)
 
 
 def test_assign_and_group_exclude_each_other(env: Environment) -> None:
@@ -633,7 +634,7 @@ def test_unknown_topic_is_named(env: Environment, restarted: bool) -> None:
     reader = env.reader(subscribe="missing-topic")
     with pytest.raises(SlackwaterError, match="missing-topic") as caught:
         first_call(env, reader, restarted)
-    one_line(caught.value)
+    check_single_line(caught.value)
 
 
 @pytest.mark.parametrize("restarted", [True, False])
@@ -643,7 +644,7 @@ def test_unreachable_broker_is_reported_in_time(env: Environment, restarted: boo
     reader = env.reader(kafka_bootstrap_servers=f"127.0.0.1:{port}", kafka_default_api_timeout_ms="500")
     with pytest.raises(SlackwaterError, match=rf"127\.0\.0\.1:{port}") as caught:
         first_call(env, reader, restarted)
-    one_line(caught.value)
+    check_single_line(caught.value)
 
 
 def test_recreated_topic_is_data_loss(env: Environment) -> None:
@@ -651,7 +652,7 @@ def test_recreated_topic_is_data_loss(env: Environment) -> None:
     reader = env.reader(None)
     with pytest.raises(DataLossError, match="records were deleted, or the topic was recreated") as caught:
         reader.latestOffset({env.topic: {"0": 50, "1": 0}}, ReadAllAvailable())
-    one_line(caught.value)
+    check_single_line(caught.value)
 
 
 def test_invalid_offset_is_rejected(env: Environment) -> None:

@@ -1,4 +1,4 @@
-"""Streaming queries of a group in a real Spark: triggers, commits, and the sentence a user gets to see."""
+"""Streaming queries of a group in a real Spark: triggers, commits, and error messages."""
 
 import time
 import uuid
@@ -14,7 +14,7 @@ from slackwater import Broker, Producer
 from slackwater.group.topic_partition import TopicPartition
 from tests.waiting import wait_until
 
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 NO_CONNECTION = "Python worker failed to connect back"
 
 
@@ -25,7 +25,7 @@ def broker() -> Iterator[Broker]:
 
 
 class Job:
-    """A query that collects what it reads, on a topic and in a group of its own."""
+    """A query that collects its rows, with its own topic and group."""
 
     def __init__(self, spark: SparkSession, broker: Broker, name: str, checkpoint: Path) -> None:
         self.spark, self.broker, self.name, self.checkpoint = spark, broker, name, checkpoint
@@ -38,25 +38,25 @@ class Job:
                 producer.send(self.name, b"x", partition=number % 2)
 
     def start(self, trigger: dict[str, Any], **options: str) -> Any:
-        """Start, and wait until something comes of it.
+        """Start the query and wait for its first batch or its end.
 
-        Spark gives a new Python process ten seconds to connect. On a machine that is too busy for that, again.
+        Spark gives a new Python process ten seconds to connect. On a busy machine that may fail: try again.
         """
         while True:
             query = self._start(trigger, **options)
-            wait_until(lambda: self.batches or not query.isActive, lambda: query.status, PATIENCE_S)  # noqa: B023
+            wait_until(lambda: self.batches or not query.isActive, lambda: query.status, TIMEOUT_S)  # noqa: B023
             if NO_CONNECTION not in str(query.exception()):
                 return query
 
     def _start(self, trigger: dict[str, Any], **options: str) -> Any:
         self.batches.clear()
-        given = {
+        settings = {
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,
             "subscribe": self.name,
             "startingOffsets": "earliest",
             "kafka.group.id": self.name,
         } | {name.replace("_", "."): value for name, value in options.items()}
-        records = self.spark.readStream.format("slackwater").options(**given).load()
+        records = self.spark.readStream.format("slackwater").options(**settings).load()
         writer = records.writeStream.foreachBatch(self._collect).option("checkpointLocation", str(self.checkpoint))
         return writer.trigger(**trigger).start()
 
@@ -64,8 +64,8 @@ class Job:
         self.batches.append([(row["partition"], row["offset"]) for row in batch.collect()])
 
     def committed(self) -> list[int]:
-        found = self.broker.committed(self.name)
-        return [found.get(TopicPartition(self.name, number), -1) for number in range(2)]
+        committed = self.broker.committed(self.name)
+        return [committed.get(TopicPartition(self.name, number), -1) for number in range(2)]
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_finished_query_commits_and_continues_there(job: Job, trigger: dict[str,
     for count, committed in ((20, [10, 10]), (6, [13, 13])):
         job.fill(count)
         query = job.start(trigger, maxOffsetsPerTrigger="8")
-        assert query.awaitTermination(PATIENCE_S)
-        wait_until(lambda: job.broker.describe_group(job.name).members == (), job.committed, PATIENCE_S)
+        assert query.awaitTermination(TIMEOUT_S)
+        wait_until(lambda: job.broker.describe_group(job.name).members == (), job.committed, TIMEOUT_S)
 
         assert sum(map(len, job.batches)) == count
         assert job.committed() == committed
@@ -90,23 +90,23 @@ def test_finished_query_commits_and_continues_there(job: Job, trigger: dict[str,
 def test_batch_is_committed_when_it_ends(job: Job) -> None:
     job.fill(4)
     query = job.start({"processingTime": "1 hour"})
-    wait_until(lambda: job.batches, lambda: query.lastProgress, PATIENCE_S)
+    wait_until(lambda: job.batches, lambda: query.lastProgress, TIMEOUT_S)
     ended = time.monotonic()
 
-    wait_until(lambda: job.committed() == [2, 2], job.committed, PATIENCE_S)
+    wait_until(lambda: job.committed() == [2, 2], job.committed, TIMEOUT_S)
 
     print(f"committed {time.monotonic() - ended:.2f} s after the batch")
-    progress = wait_until(lambda: query.lastProgress, lambda: "no progress", PATIENCE_S)
+    progress = wait_until(lambda: query.lastProgress, lambda: "no progress", TIMEOUT_S)
     assert '"totalLag": 0' in progress["sources"][0]["latestOffset"]
     query.stop()
-    wait_until(lambda: job.broker.describe_group(job.name).members == (), lambda: "still a member", PATIENCE_S)
+    wait_until(lambda: job.broker.describe_group(job.name).members == (), lambda: "still a member", TIMEOUT_S)
 
 
 def test_error_is_in_first_line(job: Job) -> None:
     query = job.start({"processingTime": "0 seconds"}, subscribe="missing-topic")
 
     with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(PATIENCE_S)
+        query.awaitTermination(TIMEOUT_S)
 
     first_line = str(caught.value).splitlines()[0]
     assert first_line.endswith("There is no topic missing-topic.")

@@ -1,4 +1,4 @@
-"""Jobs written for Spark's own Kafka source, with one word changed: equal results, and one sentence for a mistake."""
+"""Jobs that were written for Spark's Kafka source give equal results with this source, and short error messages."""
 
 import json
 import uuid
@@ -24,18 +24,18 @@ class Topics:
 
     def __init__(self, kafka: Kafka) -> None:
         self.servers = kafka.bootstrap_servers
-        self.mark = uuid.uuid4().hex[:8]
-        self.orders, self.refunds = f"orders-{self.mark}", f"refunds-{self.mark}"
+        self.suffix = uuid.uuid4().hex[:8]
+        self.orders, self.refunds = f"orders-{self.suffix}", f"refunds-{self.suffix}"
 
-    def options(self, more: dict[str, str]) -> dict[str, str]:
-        """Options with this test's names in place of `orders` and `refunds`."""
+    def options(self, options: dict[str, str]) -> dict[str, str]:
+        """Options in which `orders` and `refunds` are replaced by this test's topics."""
         named = {
-            name: text.replace("orders", self.orders).replace("refunds", self.refunds) for name, text in more.items()
+            name: text.replace("orders", self.orders).replace("refunds", self.refunds) for name, text in options.items()
         }
         return {"kafka.bootstrap.servers": self.servers} | named
 
     def write(self, topic: str, numbers: range, codec: str = "none", partitions: int = 3) -> None:
-        """Records whose values are their numbers."""
+        """Write records whose values contain their numbers."""
         with Producer({"bootstrap.servers": self.servers, "compression.type": codec}) as producer:
             for number in numbers:
                 producer.send(
@@ -50,14 +50,14 @@ class Topics:
 
 @pytest.fixture
 def topics(kafka_session: Kafka) -> Topics:
-    found = Topics(kafka_session)
+    created = Topics(kafka_session)
     forever = {"retention.ms": "-1"}
-    with Admin({"bootstrap.servers": found.servers}) as admin:
-        admin.create_topic(found.orders, 3, configs=forever)
-        admin.create_topic(found.refunds, 1, configs=forever)
-    found.write(found.orders, range(300))
-    found.write(found.refunds, range(40), codec="zstd", partitions=1)
-    return found
+    with Admin({"bootstrap.servers": created.servers}) as admin:
+        admin.create_topic(created.orders, 3, configs=forever)
+        admin.create_topic(created.refunds, 1, configs=forever)
+    created.write(created.orders, range(300))
+    created.write(created.refunds, range(40), codec="zstd", partitions=1)
+    return created
 
 
 def batch(spark: SparkSession, source: str, options: dict[str, str]) -> DataFrame:
@@ -69,8 +69,8 @@ def rows(frame: DataFrame) -> list[Row]:
 
 
 def in_order(batches: list[list[Row]]) -> list[Row]:
-    found = [row for one in batches for row in one]
-    return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+    all_rows = [row for batch_rows in batches for row in batch_rows]
+    return sorted(all_rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
 @pytest.mark.parametrize(
@@ -95,29 +95,31 @@ def in_order(batches: list[list[Row]]) -> list[Row]:
     ],
     ids=lambda more: ",".join(more),
 )
-def test_batch_equals_sparks_source(spark: SparkSession, own_source: str, topics: Topics, more: dict[str, str]) -> None:
-    ours, theirs = (batch(spark, source, topics.options(more)) for source in (OURS, own_source))
+def test_batch_equals_sparks_source(
+    spark: SparkSession, spark_source: str, topics: Topics, more: dict[str, str]
+) -> None:
+    ours, theirs = (batch(spark, source, topics.options(more)) for source in (OURS, spark_source))
     assert ours.schema == theirs.schema
-    found = rows(ours)
-    assert found
-    assert found == rows(theirs)
+    our_rows = rows(ours)
+    assert our_rows
+    assert our_rows == rows(theirs)
     assert ours.rdd.getNumPartitions() == theirs.rdd.getNumPartitions()
 
 
 def test_max_records_per_partition(spark: SparkSession, topics: Topics) -> None:
-    found = batch(spark, OURS, topics.options({"subscribe": "orders", "maxRecordsPerPartition": "30"}))
-    sizes = found.groupBy(F.spark_partition_id()).count().collect()
+    frame = batch(spark, OURS, topics.options({"subscribe": "orders", "maxRecordsPerPartition": "30"}))
+    sizes = frame.groupBy(F.spark_partition_id()).count().collect()
     assert sorted(row["count"] for row in sizes) == [25] * 12
 
 
 def totals(frame: DataFrame) -> DataFrame:
-    """What every customer has ordered."""
+    """The total of each customer."""
     order = F.from_json(F.col("value").cast("string"), "customer string, amount long")
     return frame.select(order.alias("order")).groupBy("order.customer").agg(F.sum("order.amount").alias("total"))
 
 
-def by_the_second(frame: DataFrame) -> DataFrame:
-    """Records by key and time."""
+def by_key_and_window(frame: DataFrame) -> DataFrame:
+    """Records by key and time window."""
     window = F.window("timestamp", "100 milliseconds")
     return frame.groupBy(window, F.col("key").cast("string")).agg(
         F.count("*").alias("n"), F.max("offset").alias("last")
@@ -125,39 +127,39 @@ def by_the_second(frame: DataFrame) -> DataFrame:
 
 
 def headers(frame: DataFrame) -> DataFrame:
-    """The headers, one by one."""
+    """One row per header."""
     exploded = frame.select("topic", "partition", "offset", F.explode("headers").alias("header"))
     return exploded.select("topic", "partition", "offset", "header.key", F.col("header.value").cast("string"))
 
 
-def newest_of_each_key(frame: DataFrame) -> DataFrame:
-    """A table from its changes."""
+def newest_per_key(frame: DataFrame) -> DataFrame:
+    """The newest record of each key."""
     newest = F.max_by(F.struct("value", "offset"), "timestamp").alias("newest")
     return frame.where("key is not null").groupBy("topic", "key").agg(newest).select("topic", "key", "newest.*")
 
 
-@pytest.mark.parametrize("job", [totals, by_the_second, headers, newest_of_each_key])
+@pytest.mark.parametrize("job", [totals, by_key_and_window, headers, newest_per_key])
 def test_job_gives_same_result_with_either_source(
-    spark: SparkSession, own_source: str, topics: Topics, job: Callable[[DataFrame], DataFrame]
+    spark: SparkSession, spark_source: str, topics: Topics, job: Callable[[DataFrame], DataFrame]
 ) -> None:
     options = topics.options({"subscribe": "orders,refunds", "includeHeaders": "true"})
-    ours, theirs = (job(batch(spark, source, options)).collect() for source in (OURS, own_source))
+    ours, theirs = (job(batch(spark, source, options)).collect() for source in (OURS, spark_source))
     assert ours
     assert sorted(ours, key=repr) == sorted(theirs, key=repr)
 
 
 def streamed(spark: SparkSession, source: str, options: dict[str, str], checkpoint: Path) -> list[list[Row]]:
-    """The batches of a stream that reads what is there, and ends."""
+    """The batches of a stream that reads all available records and ends."""
     batches: list[list[Row]] = []
 
-    def keep(frame: DataFrame, _number: int) -> None:
+    def collect(frame: DataFrame, _number: int) -> None:
         batches.append(rows(frame))
 
     query = (
         spark.readStream.format(source)
         .options(**options)
         .load()
-        .writeStream.foreachBatch(keep)
+        .writeStream.foreachBatch(collect)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
@@ -166,7 +168,7 @@ def streamed(spark: SparkSession, source: str, options: dict[str, str], checkpoi
         assert query.awaitTermination(DEADLINE_S), query.lastProgress
     finally:
         query.stop()
-    return [one for one in batches if one]
+    return [batch_rows for batch_rows in batches if batch_rows]
 
 
 @pytest.mark.parametrize(
@@ -180,26 +182,26 @@ def streamed(spark: SparkSession, source: str, options: dict[str, str], checkpoi
     ids=lambda more: ",".join(more),
 )
 def test_stream_equals_sparks_source(
-    spark: SparkSession, own_source: str, topics: Topics, tmp_path: Path, more: dict[str, str]
+    spark: SparkSession, spark_source: str, topics: Topics, tmp_path: Path, more: dict[str, str]
 ) -> None:
     options = topics.options({"subscribe": "orders"} | more)
-    first = [streamed(spark, source, options, tmp_path / source) for source in (OURS, own_source)]
+    first = [streamed(spark, source, options, tmp_path / source) for source in (OURS, spark_source)]
     topics.write(topics.orders, range(300, 360))
-    second = [streamed(spark, source, options, tmp_path / source) for source in (OURS, own_source)]
+    second = [streamed(spark, source, options, tmp_path / source) for source in (OURS, spark_source)]
     for ours, theirs in (first, second):
         assert ours
         assert in_order(ours) == in_order(theirs)
 
 
 def test_continues_checkpoint_of_sparks_source(
-    spark: SparkSession, own_source: str, topics: Topics, tmp_path: Path
+    spark: SparkSession, spark_source: str, topics: Topics, tmp_path: Path
 ) -> None:
     options = topics.options({"subscribe": "orders", "startingOffsets": "earliest"})
-    before = streamed(spark, own_source, options, tmp_path)
+    before = streamed(spark, spark_source, options, tmp_path)
     topics.write(topics.orders, range(300, 360))
     after = streamed(spark, OURS, options, tmp_path)
-    seen = [(row["partition"], row["offset"]) for one in (*before, *after) for row in one]
-    assert sorted(seen) == [(partition, offset) for partition in range(3) for offset in range(120)]
+    read = [(row["partition"], row["offset"]) for batch_rows in (*before, *after) for row in batch_rows]
+    assert sorted(read) == [(partition, offset) for partition in range(3) for offset in range(120)]
 
 
 @pytest.mark.parametrize(
@@ -228,5 +230,5 @@ def test_error_is_in_first_line(spark: SparkSession, topics: Topics, more: dict[
 
 
 def first_line(text: str) -> str:
-    """What the user reads first; a failure of a task begins with Spark's own words about the stage."""
+    """The line with the error; the failure of a task starts with Spark's lines about the stage."""
     return next(line for line in text.splitlines() if "slackwater." in line or "Traceback" in line)

@@ -1,4 +1,4 @@
-"""Ranges made into tasks."""
+"""Ranges are split into input partitions."""
 
 import pickle
 
@@ -25,13 +25,13 @@ def test_one_partition_per_nonempty_range() -> None:
 
 
 def test_min_partitions_splits_long_ranges() -> None:
-    found = spans(plan_input_partitions(ranges(1_000, 10), min_partitions=5))
-    assert [one.size for one in found] == [250, 250, 250, 250, 10]
+    parts = spans(plan_input_partitions(ranges(1_000, 10), min_partitions=5))
+    assert [part.size for part in parts] == [250, 250, 250, 250, 10]
 
 
 def test_max_records_per_partition() -> None:
-    found = spans(plan_input_partitions(ranges(25, 10), max_records_per_partition=10))
-    assert [one.size for one in found] == [8, 8, 9, 10]
+    parts = spans(plan_input_partitions(ranges(25, 10), max_records_per_partition=10))
+    assert [part.size for part in parts] == [8, 8, 9, 10]
 
 
 @settings(deadline=None)
@@ -39,18 +39,18 @@ def test_max_records_per_partition() -> None:
 def test_partitions_cover_ranges_exactly_once(
     lengths: list[int], min_partitions: int | None, max_records: int | None
 ) -> None:
-    wanted = ranges(*lengths)
-    found = spans(plan_input_partitions(wanted, min_partitions, max_records))
-    for one in wanted:
-        parts = sorted(part for part in found if part.topic_partition == one.topic_partition)
-        assert sum(part.size for part in parts) == one.size
-        at = one.from_offset
+    requested = ranges(*lengths)
+    planned = spans(plan_input_partitions(requested, min_partitions, max_records))
+    for offset_range in requested:
+        parts = sorted(part for part in planned if part.topic_partition == offset_range.topic_partition)
+        assert sum(part.size for part in parts) == offset_range.size
+        next_offset = offset_range.from_offset
         for part in parts:
-            assert part.from_offset == at
+            assert part.from_offset == next_offset
             assert part.size
-            at = part.until_offset
+            next_offset = part.until_offset
     if max_records is not None and min_partitions is None:
-        assert all(part.size <= max_records for part in found)
+        assert all(part.size <= max_records for part in planned)
 
 
 def test_input_partition_can_be_pickled() -> None:

@@ -1,4 +1,4 @@
-"""The options of the source: Spark's names and meanings, and errors of one sentence."""
+"""The options of the source: Spark's names and meanings, and error messages."""
 
 import pickle
 import re

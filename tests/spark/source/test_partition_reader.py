@@ -1,4 +1,4 @@
-"""A task's work without Spark around it: one range, from the broker's bytes to Arrow."""
+"""The work of one task without Spark: one range, from the broker's bytes to Arrow."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -41,41 +41,41 @@ QUICK = {"kafka.retry.backoff.ms": "10", "kafka.reconnect.backoff.ms": "10", "ka
 
 
 @pytest.fixture(autouse=True)
-def no_links() -> Iterator[None]:
-    """Let go of the connections when a test is over."""
+def closed_connections() -> Iterator[None]:
+    """Close the connections after each test."""
     yield
     close_connections()
 
 
-def options(kafka: Kafka, **more: str) -> SourceOptions:
-    """Options of a batch; in a name an underscore stands for a dot."""
-    named = {name.replace("_", "."): value for name, value in more.items()}
+def options(kafka: Kafka, **settings: str) -> SourceOptions:
+    """Options of a batch; an underscore in a name stands for a dot."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
     return SourceOptions.parse({"kafka.bootstrap.servers": kafka.bootstrap_servers} | QUICK | named, streaming=False)
 
 
-def plan(kafka: Kafka, **more: str) -> list[OffsetRange]:
-    """What a batch would read."""
-    wanted = options(kafka, **more)
-    connection = get_connection(wanted.kafka)
-    return plan_ranges(OffsetReader(connection.network, connection.cluster, wanted), wanted)
+def plan(kafka: Kafka, **settings: str) -> list[OffsetRange]:
+    """The ranges of a batch."""
+    parsed = options(kafka, **settings)
+    connection = get_connection(parsed.kafka)
+    return plan_ranges(OffsetReader(connection.network, connection.cluster, parsed), parsed)
 
 
-def rows(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[dict[str, Any]]:
+def rows(kafka: Kafka, offset_range: OffsetRange, **more: str) -> list[dict[str, Any]]:
     """The records of a range."""
     settings = ReadSettings.of(options(kafka, subscribe="t", **more))
-    return [row for batch in read_range(wanted, settings) for row in batch.to_pylist()]
+    return [row for batch in read_range(offset_range, settings) for row in batch.to_pylist()]
 
 
-def values(kafka: Kafka, wanted: OffsetRange, **more: str) -> list[bytes]:
-    """Their values."""
-    return [row["value"] for row in rows(kafka, wanted, **more)]
+def values(kafka: Kafka, offset_range: OffsetRange, **more: str) -> list[bytes]:
+    """The values of a range."""
+    return [row["value"] for row in rows(kafka, offset_range, **more)]
 
 
-def cut_off(kafka: Kafka, topic: str, before: int) -> None:
+def delete_before(kafka: Kafka, topic: str, before: int) -> None:
     """Delete the records of partition 0 before this offset, as retention does."""
     connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
-    wish = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(0, before)])
-    request = DeleteRecordsRequest(topics=[wish], timeout_ms=30_000)
+    deletion = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(0, before)])
+    request = DeleteRecordsRequest(topics=[deletion], timeout_ms=30_000)
     connection.network.run(connection.cluster.request_any(request, DeleteRecordsResponse))
 
 
@@ -118,14 +118,14 @@ def test_all_columns_with_every_codec(kafka: Kafka, codec: str) -> None:
             value = b"v%d" % number if number % 5 else None
             headers = [("n", b"%d" % number), ("none", None)] if number % 3 else []
             producer.send("t", value, key, headers=headers, timestamp_ms=1_700_000_000_000 + number, partition=0)
-    found = rows(kafka, OffsetRange("t", 0, 0, 50), includeHeaders="true")
-    assert [row["offset"] for row in found] == list(range(50))
-    assert [row["value"] for row in found] == [b"v%d" % n if n % 5 else None for n in range(50)]
-    assert [row["key"] for row in found] == [b"k%d" % n if n % 2 else None for n in range(50)]
-    assert {(row["topic"], row["partition"], row["timestampType"]) for row in found} == {("t", 0, 0)}
-    assert [round(row["timestamp"].timestamp() * 1000) - 1_700_000_000_000 for row in found] == list(range(50))
-    assert found[0]["headers"] is None
-    assert found[1]["headers"] == [{"key": "n", "value": b"1"}, {"key": "none", "value": None}]
+    records = rows(kafka, OffsetRange("t", 0, 0, 50), includeHeaders="true")
+    assert [row["offset"] for row in records] == list(range(50))
+    assert [row["value"] for row in records] == [b"v%d" % n if n % 5 else None for n in range(50)]
+    assert [row["key"] for row in records] == [b"k%d" % n if n % 2 else None for n in range(50)]
+    assert {(row["topic"], row["partition"], row["timestampType"]) for row in records} == {("t", 0, 0)}
+    assert [round(row["timestamp"].timestamp() * 1000) - 1_700_000_000_000 for row in records] == list(range(50))
+    assert records[0]["headers"] is None
+    assert records[1]["headers"] == [{"key": "n", "value": b"1"}, {"key": "none", "value": None}]
 
 
 def test_range_over_many_fetches_is_exact(kafka: Kafka) -> None:
@@ -133,11 +133,11 @@ def test_range_over_many_fetches_is_exact(kafka: Kafka) -> None:
         for value in numbers(3_000):
             producer.send("t", value)
     connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
-    wanted = OffsetRange("t", 0, 7, 2_901)
-    pieces = list(RangeFetcher(connection.network, connection.cluster, wanted, FetchSettings(piece_bytes=2_000)))
+    offset_range = OffsetRange("t", 0, 7, 2_901)
+    pieces = list(RangeFetcher(connection.network, connection.cluster, offset_range, FetchSettings(piece_bytes=2_000)))
     assert len(pieces) > 5
     assert [piece.start_offset for piece in pieces[1:]] == [piece.next_offset for piece in pieces[:-1]]
-    assert values(kafka, wanted) == numbers(2_894, 7)
+    assert values(kafka, offset_range) == numbers(2_894, 7)
 
 
 def test_large_batches_share_constant_columns(kafka: Kafka) -> None:
@@ -179,14 +179,14 @@ def test_fatal_error_is_raised_at_once(kafka: Kafka) -> None:
 
 def test_lost_records_fail_the_task(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(20))
-    cut_off(kafka, "t", 12)
+    delete_before(kafka, "t", 12)
     with pytest.raises(DataLossError, match="t-0 from 3 until 12 is gone: the log contains the offsets from 12"):
         values(kafka, OffsetRange("t", 0, 3, 20))
 
 
 def test_lost_records_are_skipped_on_request(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     fill(kafka, "t", numbers(20))
-    cut_off(kafka, "t", 12)
+    delete_before(kafka, "t", 12)
     with caplog.at_level(logging.WARNING, logger="slackwater.spark"):
         assert values(kafka, OffsetRange("t", 0, 3, 20), failOnDataLoss="false") == numbers(8, 12)
         assert values(kafka, OffsetRange("t", 0, 3, 9), failOnDataLoss="false") == []
@@ -203,13 +203,15 @@ def test_truncated_log_is_data_loss(kafka: Kafka) -> None:
 def test_compacted_records_are_no_data_loss(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     fill(kafka, "t", numbers(4))
-    wanted = OffsetRange("t", 0, 4, 6)
+    offset_range = OffsetRange("t", 0, 4, 6)
     assert (
-        list(RangeFetcher(connection.network, connection.cluster, wanted._replace(until_offset=4), FetchSettings()))
+        list(
+            RangeFetcher(connection.network, connection.cluster, offset_range._replace(until_offset=4), FetchSettings())
+        )
         == []
     )
     # The high watermark is after the range and the response is empty: compaction has removed all records.
-    fetcher = RangeFetcher(connection.network, connection.cluster, wanted, FetchSettings(fetch_max_wait_ms=1))
+    fetcher = RangeFetcher(connection.network, connection.cluster, offset_range, FetchSettings(fetch_max_wait_ms=1))
 
     async def send_fetch(*arguments: Any) -> FetchResponse:
         response = await fetch.send_fetch(*arguments)
@@ -311,7 +313,7 @@ def three_topics(kafka: Kafka) -> None:
 )
 def test_planned_ranges(kafka: Kafka, more: dict[str, str], expected: list[tuple[str, int, int, int]]) -> None:
     three_topics(kafka)
-    assert plan(kafka, **more) == [OffsetRange(*one) for one in expected]
+    assert plan(kafka, **more) == [OffsetRange(*planned) for planned in expected]
 
 
 @pytest.mark.parametrize(
@@ -345,11 +347,11 @@ def test_planning_error(kafka: Kafka, more: dict[str, str], error: type[Exceptio
 
 
 def test_unreachable_broker(unused_port: Callable[[], int]) -> None:
-    wanted = SourceOptions.parse(
+    unreachable = SourceOptions.parse(
         {"kafka.bootstrap.servers": f"127.0.0.1:{unused_port()}", "subscribe": "t"}, streaming=False
     )
     with pytest.raises(Exception, match="No broker can be reached"):
-        BatchReader(wanted).partitions()
+        BatchReader(unreachable).partitions()
 
 
 @pytest.fixture
@@ -368,11 +370,11 @@ def test_batch_reader_reads_planned_partitions(kafka: Kafka) -> None:
     reader = BatchReader(options(kafka, subscribe="orders", minPartitions="4"))
     tasks = reader.partitions()
     assert len(tasks) >= 4
-    found = [
+    records = [
         (TopicPartition(row["topic"], row["partition"]), row["offset"])
         for task in tasks
         for batch in reader.read(task)
         for row in batch.to_pylist()
     ]
-    assert sorted(found) == [(TopicPartition("orders", part), offset) for part in range(2) for offset in range(5)]
+    assert sorted(records) == [(TopicPartition("orders", part), offset) for part in range(2) for offset in range(5)]
     assert all(isinstance(task, RangeInputPartition) for task in tasks)

@@ -138,7 +138,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 def decode_subscription(data: bytes) -> Subscription:
     """Decode a subscription of any version; raises `MalformedMetadata`."""
-    return _decode_cached(data) if len(data) <= _MAX_CACHED_BYTES else _decode_subscription(data)
+    return decode_subscription_cached(data) if len(data) <= _MAX_CACHED_BYTES else _decode_subscription(data)
 
 
 def _decode_subscription(data: bytes) -> Subscription:
@@ -153,7 +153,7 @@ def _decode_subscription(data: bytes) -> Subscription:
 
 
 # Members of one group mostly send the same bytes, at every rejoin.
-_decode_cached = lru_cache(maxsize=4096)(_decode_subscription)
+decode_subscription_cached = lru_cache(maxsize=4096)(_decode_subscription)
 
 
 def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> bytes:

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from slackwater.doctor.input_paths import missing_paths_error, unreadable_path_error
 from slackwater.group.errors import UsageError
 
 COMPRESSED: Final = (".bz2", ".deflate", ".gz", ".lz4", ".snappy", ".zst", ".zstd")
@@ -57,7 +58,7 @@ def list_files(spark: SparkSession, paths: Sequence[str]) -> HistoryFiles:
     if missing := [
         path for path, stripped in local.items() if not _PATTERN.search(stripped) and not os.path.exists(stripped)
     ]:
-        raise _missing_error(missing)
+        raise missing_paths_error(missing)
     plain: dict[str, LocalFile] = {}
     compressed = []
     for path, stripped in local.items():
@@ -83,7 +84,7 @@ def read_text(
     except AnalysisException as error:
         if "PATH_NOT_FOUND" not in str(error):
             raise
-        raise _missing_error([path for path in paths if path.rstrip("/") in str(error)] or paths) from None
+        raise missing_paths_error([path for path in paths if path.rstrip("/") in str(error)] or paths) from None
 
 
 def local_path(name: str) -> str | None:
@@ -133,7 +134,7 @@ def _files_below(path: str, above: tuple[str, ...] = ()) -> Iterator[str]:
     try:
         names = sorted(os.listdir(path))
     except PermissionError:
-        raise _unreadable_error(path) from None
+        raise unreadable_path_error(path) from None
     for name in names:
         child = os.path.join(path, name)
         if not _is_hidden(name) and os.path.exists(child):
@@ -147,14 +148,6 @@ def _is_hidden(name: str) -> bool:
 
 def _local_file(path: str) -> LocalFile:
     if not os.access(path, os.R_OK):
-        raise _unreadable_error(path)
+        raise unreadable_path_error(path)
     status = os.stat(path)
     return LocalFile(path, uri(path), status.st_size if stat.S_ISREG(status.st_mode) else 0)
-
-
-def _missing_error(paths: Sequence[str]) -> UsageError:
-    return UsageError(f"No such file or directory: {' and '.join(paths)}. Name a file or a directory that exists.")
-
-
-def _unreadable_error(path: str) -> UsageError:
-    return UsageError(f"This user may not read {path}. Change its permissions, or run as a user who may read it.")
