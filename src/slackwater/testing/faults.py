@@ -167,7 +167,6 @@ class _HeldContext(RequestContext):
         self.response = frame
 
         def deliver() -> None:
-            self._context.response = frame
-            self._context.connection.response_ready(len(frame))
+            self._context.respond_encoded(frame)
 
         self._hold(deliver)

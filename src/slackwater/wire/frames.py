@@ -28,7 +28,7 @@ class FrameReader:
         self.refused = ""
         self._pieces: list[bytes] = []
         self._stored_bytes = 0  # of the pieces
-        self._needed_bytes = _SIZE.size  # the next step is possible when this many bytes are stored
+        self._needed_bytes = 0  # the incomplete frame continues when this many bytes are stored; 0 at a boundary
         self._has_size = False  # whether the size of the incomplete frame has been read
 
     @property
@@ -38,9 +38,9 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the frames that these bytes complete."""
-        frames: list[bytes] = []
         at = 0
-        if self._pieces or self._has_size:
+        frames: list[bytes] = []
+        if self._needed_bytes:
             self._pieces.append(data)
             self._stored_bytes += len(data)
             if self._stored_bytes < self._needed_bytes:
@@ -53,28 +53,32 @@ class FrameReader:
                 at = self._needed_bytes
                 frames.append(data if len(data) == at else data[:at])
                 self._has_size = False
-        while not self.refused:
-            self._needed_bytes = _SIZE.size
-            if len(data) - at < _SIZE.size:
+            self._needed_bytes = 0
+        end = len(data)
+        while at < end and not self.refused:
+            if end - at < _SIZE.size:
+                self._store(data[at:], _SIZE.size)
                 break
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= self.max_bytes:
                 self.refused = f"A frame announces {size} bytes; 0 to {self.max_bytes} are allowed."
                 break
             at += _SIZE.size
-            if len(data) - at < size:
-                self._needed_bytes = size
+            if end - at < size:
                 self._has_size = True
+                self._store(data[at:], size)
                 break
             frames.append(data[at : at + size])
             at += size
-        if self.refused:
-            if not frames:
-                raise WireError(self.refused)
-        elif at < len(data):
-            self._pieces.append(data[at:])
-            self._stored_bytes = len(data) - at
+        if self.refused and not frames:
+            raise WireError(self.refused)
         return frames
+
+    def _store(self, piece: bytes, needed_bytes: int) -> None:
+        self._needed_bytes = needed_bytes
+        self._stored_bytes = len(piece)
+        if piece:
+            self._pieces.append(piece)
 
 
 def frame(body: bytes) -> bytes:
