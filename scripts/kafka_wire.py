@@ -445,7 +445,7 @@ def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str
     reader.skip_tags()
     fields = reader.struct(shape.response, version)
     if reader.at != len(frame):
-        raise ValueError(f"{api} v{version}: {len(frame) - reader.at} bytes too many in the answer {frame!r}")
+        raise ValueError(f"{api} v{version}: {len(frame) - reader.at} unread bytes in the response {frame!r}")
     return correlation_id, fields
 
 
@@ -513,7 +513,7 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         if size < 0 or self.at + size > len(self.frame):
-            raise ValueError(f"{size} bytes wanted at {self.at} of {len(self.frame)}")
+            raise ValueError(f"cannot read {size} bytes at position {self.at} of {len(self.frame)}")
         self.at += size
         return self.frame[self.at - size : self.at]
 
