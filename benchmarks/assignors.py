@@ -44,7 +44,7 @@ def rounds_of(group: GroupModel, leaving: list[str]) -> Iterator[tuple[str, list
 
 
 def ls_01(name: str) -> Iterator[tuple[str, list[Round]]]:
-    """2,000 members, 500 topics of 2,000 partitions, all alike."""
+    """2,000 members, 500 topics of 2,000 partitions, all with the same subscription."""
     topics = {f"topic-{at:03}": 2000 for at in range(500)}
     members = {f"consumer-{at:04}": MemberModel(tuple(topics)) for at in range(2000)}
     yield from rounds_of(GroupModel(name, topics, members), ["consumer-1000"])
@@ -79,7 +79,7 @@ def ls_04(name: str) -> Iterator[tuple[str, list[Round]]]:
 
 
 def ls_05(name: str) -> Iterator[tuple[str, list[Round]]]:
-    """100 random groups of 20 to 40 members and 10 to 20 topics; members come and go."""
+    """100 random groups of 20 to 40 members and 10 to 20 topics; members join and leave."""
     random = Random(5)
     first: list[Round] = []
     second: list[Round] = []
@@ -127,11 +127,14 @@ def ours_ns(name: str, rounds: list[Round], runs: int) -> tuple[float, float]:
         spent_assigning = spent = 0
         for cluster, listed in inputs:
             start = time.perf_counter_ns()
-            members = {one: MemberSubscription(instance, _decode_subscription(data)) for one, instance, data in listed}
+            members = {
+                member_id: MemberSubscription(instance, _decode_subscription(data))
+                for member_id, instance, data in listed
+            }
             decoded = time.perf_counter_ns()
-            given = assignor(name).assign(cluster, members)
+            assignments = assignor(name).assign(cluster, members)
             assigned = time.perf_counter_ns()
-            for assignment in given.values():
+            for assignment in assignments.values():
                 encode_assignment(assignment)
             spent += time.perf_counter_ns() - start
             spent_assigning += assigned - decoded
@@ -146,11 +149,13 @@ def java_ns(oracle: Oracle, name: str, rounds: list[Round], runs: int) -> tuple[
     small = sum(info.partitions for cluster, _ in rounds for info in cluster.values()) < 20_000
     warm_up = 40 if small else 3
     whole_runs = runs if small else 1
-    answers = oracle.run(
+    measurements = oracle.run(
         scenario(name, cluster, members, warm_up + runs, warm_up * small + whole_runs) for cluster, members in rounds
     )
-    assign = [mean(answer["assign_ns"][-run] for answer in answers) for run in range(1, runs + 1)]
-    whole = [mean(answer["bytes_to_bytes_ns"][-run] for answer in answers) for run in range(1, whole_runs + 1)]
+    assign = [mean(measurement["assign_ns"][-run] for measurement in measurements) for run in range(1, runs + 1)]
+    whole = [
+        mean(measurement["bytes_to_bytes_ns"][-run] for measurement in measurements) for run in range(1, whole_runs + 1)
+    ]
     return median(assign), median(whole)
 
 

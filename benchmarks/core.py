@@ -63,7 +63,7 @@ class CoordinatorHarness:
 
 
 def _join(number: int) -> JoinGroup:
-    """A join as it comes off the wire: every member's strings and bytes are its own."""
+    """A join as decoded from the wire: members share no strings or bytes."""
     protocols = tuple(
         JoinProtocol(name, encode_subscription(Subscription(("orders",)))) for name in ("range", "cooperative-sticky")
     )
@@ -126,10 +126,10 @@ def bytes_per_member(members: int = 10_000) -> float:
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     ids = harness.fill(members)
-    kept = tracemalloc.get_traced_memory()[0] - before
+    allocated = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert len(ids) == members
-    return kept / members
+    return allocated / members
 
 
 def joins(members: int) -> float:

@@ -197,16 +197,16 @@ def _setting(setting: Setting) -> list[str]:
 
 def _commands() -> list[str]:
     """Every command, and those of every group of commands."""
-    found = _names(app)
+    names = _names(app)
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            found += [f"{group.name} {name}" for name in ("", *_names(group.typer_instance))]
-    return [name.strip() for name in found]
+            names += [f"{group.name} {name}" for name in ("", *_names(group.typer_instance))]
+    return [name.strip() for name in names]
 
 
 def _names(program: Typer) -> list[str]:
-    found = program.registered_commands
-    return [info.name or str(getattr(info.callback, "__name__", "")).replace("_", "-") for info in found]
+    commands = program.registered_commands
+    return [info.name or str(getattr(info.callback, "__name__", "")).replace("_", "-") for info in commands]
 
 
 def _help(*words: str) -> list[str]:
