@@ -129,8 +129,8 @@ def test_remove_members_shows_them_first(slackwater: Command, broker: Broker, ad
         result = slackwater("groups", "remove-members", "removed", "--all", "--dry-run")
         assert result.code == 0
         assert result.out.startswith("Would remove 2 members of group removed:\n")
-        assert "It is a dynamic member: if its process is alive, it will be back by itself" in result.out
-        assert "The static member will be back only if its process is alive." in result.out
+        assert "A dynamic member whose process is running rejoins with a new member id" in result.out
+        assert "A static member rejoins only if its process is running." in result.out
         assert ids() == before
 
         unconfirmed = slackwater("groups", "remove-members", "removed", "--all")

@@ -1,4 +1,4 @@
-"""`slackwater demo`: a broker, Spark applications in processes of their own, and what happens to their group.
+"""`slackwater demo`: a broker, Spark applications in separate processes, and the rebalances of their group.
 
 Invariants:
 - However the demo ends, also by Ctrl-C or `kill -9`, no process and no directory remains. Only the report stays.

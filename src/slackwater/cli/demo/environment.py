@@ -1,6 +1,6 @@
-"""What both demos run in: a broker, child processes, a screen, a directory; and the lines printed at the end.
+"""The environment of both demos: a broker, child processes, a screen, a directory, and the lines printed at the end.
 
-Everything is stopped in reverse order, whatever happened; the cleanup process removes what is left.
+Everything is stopped in reverse order, also after an error; the cleanup process removes the rest.
 """
 
 import logging
@@ -26,7 +26,7 @@ Chapter = tuple[str, str, Callable[[], str]]
 
 @dataclass(slots=True)
 class DemoEnvironment:
-    """What a scenario works with."""
+    """The parts that a scenario uses."""
 
     console: Console
     home: Path

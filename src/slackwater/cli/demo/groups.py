@@ -104,7 +104,7 @@ class GroupMonitor:
         return group
 
     def lag(self, group_id: str, produced: int) -> int:
-        """How many of the produced records the group has not committed."""
+        """The number of produced records that the group has not committed."""
         return max(produced - sum(self._broker.committed(group_id).values()), 0)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:

@@ -78,7 +78,7 @@ class ProcessPool:
         self._lock = threading.Lock()
         self._started = 0
         self.counts: dict[str, ReadCounts] = defaultdict(ReadCounts)
-        """What each group has read."""
+        """The offsets that each group has read."""
         self.reads: dict[tuple[str, str], int] = defaultdict(int)
         """Records read by group and child name, repeated reads included."""
         self.produced: dict[str, int] = defaultdict(int)
@@ -89,7 +89,7 @@ class ProcessPool:
         return {child.name: child.client for child in (*self._ended, *self._children.values())}
 
     def read_counts(self, *groups: str) -> tuple[int, int]:
-        """How many records these groups have read, and how many reads were repeated."""
+        """The number of records that these groups have read, and of repeated reads."""
         with self._lock:
             counts = [self.counts[group].totals() for group in groups]
         return sum(read for read, _ in counts), sum(repeated for _, repeated in counts)
@@ -99,12 +99,12 @@ class ProcessPool:
         return self._children[name]
 
     def failures(self) -> list[str]:
-        """What has gone wrong with the running children."""
+        """The failures of the running children."""
         children = list(self._children.values())
         return [f"{child.name}: {reason}" for child in children if (reason := child.failure()) is not None]
 
     def restarts(self) -> dict[str, int]:
-        """How often each running child has restarted a query."""
+        """The number of restarted queries of each running child."""
         return {
             child.name: sum(sent["message"] == "restarted" for sent in list(child.messages))
             for child in list(self._children.values())

@@ -32,7 +32,7 @@ class ReadCounts:
             ranges.append((start, end))
 
     def totals(self) -> tuple[int, int]:
-        """How many different records were read, and how many reads were of a record read before."""
+        """The number of different records that were read, and of repeated reads."""
         distinct = reads = 0
         for ranges in self.ranges.values():
             reads += sum(end - start for start, end in ranges)
@@ -43,7 +43,7 @@ class ReadCounts:
         return distinct, reads - distinct
 
     def missing(self, ends: Mapping[tuple[str, int], int]) -> int:
-        """How many records before these end offsets were never read."""
+        """The number of records before these end offsets that were never read."""
         missing = 0
         for partition, end in ends.items():
             reached = 0

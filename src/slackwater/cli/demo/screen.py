@@ -41,7 +41,7 @@ _EVENT_STYLES: Final = {
 
 
 class RecordCounts(Protocol):
-    """What the screen shows of the child processes."""
+    """The numbers of the child processes that the screen shows."""
 
     @property
     def produced(self) -> Mapping[str, int]:
@@ -156,7 +156,7 @@ class Screen:
         return self._waiting[0]
 
     def picture(self) -> RenderableType:
-        """What the terminal shows now, cut to its size."""
+        """The current picture, cut to the size of the terminal."""
         width = min(self._console.width, MAX_WIDTH)
         rows = self._console.height - 4  # the panel's border, the line below it, and the line above the events
         head = [Text(self._chapter, style="bold"), *(Text(line, style="dim") for line in self._wrap(self._text, width))]

@@ -32,8 +32,8 @@ def remove_members(
     """Remove members from a group; the others get their partitions.
 
     Use it for a static member that will not return, or for a member that a stuck rebalance waits for. A member whose
-    process is running rejoins under a new id; to keep it out, stop the process. With --json a member is one line. Exit
-    code 1 if one could not be removed.
+    process is running rejoins under a new id; to keep it out, stop the process. With --json, each member is one line.
+    Exit code 1 if a member could not be removed.
     """
     if all_ == bool(members or instances):
         raise UsageError("nothing to remove; use --member ID, --instance ID, or --all.")
@@ -97,18 +97,13 @@ def _show(selected: list["MemberDescription"], group: str, *, dry_run: bool) -> 
             for member in selected
         ),
     )
-    dynamic = sum(not member.is_static for member in selected)
-    static = len(selected) - dynamic
-    if dynamic:
-        whose = "It is a dynamic member" if dynamic == 1 else f"{dynamic} of them are dynamic members"
+    if not all(member.is_static for member in selected):
         typer.echo(
-            f"{whose}: if {'its process is' if dynamic == 1 else 'their processes are'} alive, "
-            f"{'it' if dynamic == 1 else 'they'} will be back by {'itself' if dynamic == 1 else 'themselves'}, after a "
-            "rebalance and under a new id. To keep a member out, stop its process."
+            "A dynamic member whose process is running rejoins with a new member id, after another rebalance. "
+            "To keep it out, stop its process."
         )
-    if static:
-        whose = "The static member" if static == 1 else f"The {static} static members"
-        typer.echo(f"{whose} will be back only if {'its process is' if static == 1 else 'their processes are'} alive.")
+    if any(member.is_static for member in selected):
+        typer.echo("A static member rejoins only if its process is running.")
 
 
 def _json(group: str, member: "MemberDescription", error: Error, *, removed: bool) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What the admin client returns: groups, members, offsets and settings.
+"""Return types of the admin client: groups, members, offsets and settings.
 
 Invariants:
 - An unknown value is None. `generation_source` and `waiting_exact` mark inferred values.

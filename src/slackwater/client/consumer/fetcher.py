@@ -115,7 +115,7 @@ class Fetcher:
 
     @property
     def pending_errors(self) -> int:
-        """How many errors the application's next calls will raise."""
+        """The number of errors that the application's next calls will raise."""
         return len(self._errors)
 
     def next_error(self) -> SlackwaterError | None:

@@ -1,4 +1,4 @@
-"""What `Consumer.run` needs of its consumer."""
+"""The interface between `Consumer.run` and its consumer."""
 
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ class RunContext:
 
     @property
     def drain_timeout_s(self) -> float:
-        """How long a revocation may wait for handlers, so that the member neither misses the join nor its polls."""
+        """The maximum time that a revocation waits for handlers; the member then still joins and polls in time."""
         membership = self._engine.membership
         if membership is None:
             return 0.0

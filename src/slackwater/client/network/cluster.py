@@ -104,7 +104,7 @@ def parse_bootstrap(text: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
 
 
 class _Backoff:
-    """How often connecting to an address failed, and when the next attempt may start."""
+    """The number of failed connection attempts to an address, and the earliest time of the next one."""
 
     __slots__ = ("failures", "not_before")
 

@@ -242,7 +242,7 @@ async def _do_nothing() -> None:
 
 
 async def _find_topic(cluster: Cluster, name: str, timeout_s: float) -> TopicMetadata:
-    """What the cluster knows of a topic, which it may have to create first."""
+    """Return the metadata of a topic; wait for its creation if it does not exist."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     is_missing, reason = False, "it does not exist"

@@ -159,7 +159,7 @@ def _adapted(alert: Alert, changed: Mapping[str, object], where: str) -> Alert:
 
 
 def firing(measured: Mapping[str, float]) -> list[Alert]:
-    """The rules that what was measured breaks; what was not measured breaks none."""
+    """Return the rules whose measure is above the limit; a rule without a measurement does not fire."""
     return [alert for alert in ALERTS if measured.get(alert.measure, alert.limit) > alert.limit]
 
 

@@ -129,7 +129,7 @@ class Absence(NamedTuple):
 
     @property
     def away_ms(self) -> int | None:
-        """How long it was away."""
+        """The duration of the absence."""
         return None if self.back is None else max(0, self.back.joined_ms - self.left_ms)
 
     @property

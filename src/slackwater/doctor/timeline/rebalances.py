@@ -43,7 +43,7 @@ class RebalanceMode(StrEnum):
 
 
 class EpisodeKind(StrEnum):
-    """What an episode is."""
+    """The kind of an episode."""
 
     START = "start"
     STORM = "storm"

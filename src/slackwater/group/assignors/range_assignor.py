@@ -70,7 +70,7 @@ class _TopicInRacks:
         self.each, self.members_with_one_more = divmod(info.partitions, len(self.members))
 
     def remaining(self, member: int) -> int:
-        """How many more partitions this member may get."""
+        """The number of partitions that this member may still get."""
         return max(0, self.each + (self.members_with_one_more > 0) - self.held[member])
 
     def assign(self, member: int, partitions: list[int]) -> None:

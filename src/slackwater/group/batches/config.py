@@ -7,7 +7,7 @@ from slackwater.group.errors import SlackwaterError, UsageError
 
 
 class Handover(Enum):
-    """What happens to a partition that must leave while the running batch reads it."""
+    """The handling of a revoked partition that the running batch reads."""
 
     WAIT = "wait"
     RELEASE = "release"

@@ -130,12 +130,12 @@ class BatchPlanner:
         }
 
     def without_partitions_ms(self, now_ms: int) -> int:
-        """How long this run has had no partitions."""
+        """The time that this run has been without partitions."""
         since = self._unowned_since_ms
         return self.counters.without_partitions_ms + (now_ms - since if since is not None else 0)
 
     def handover_wait_ms(self, now_ms: int) -> int:
-        """How long partitions that must leave have waited for their batch."""
+        """The time that revoked partitions have waited for their batch."""
         since = self._waiting_since_ms
         return self.counters.handover_wait_ms + (now_ms - since if since is not None else 0)
 

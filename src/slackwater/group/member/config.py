@@ -21,7 +21,7 @@ _INSTANCE_ID: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class RebalanceDriver(Enum):
-    """What drives a rebalance.
+    """The driver of a rebalance.
 
     POLL is the Java consumer (KIP-62): joins and listener callbacks run only inside the application's `poll`, and a
     member that does not poll within max.poll.interval.ms leaves. BACKGROUND rejoins as soon as it learns of a
@@ -134,7 +134,7 @@ class MemberConfig:
 
     @property
     def release_wait_ms(self) -> int:
-        """How long BACKGROUND delays its JoinGroup for partitions in use that it must revoke first.
+        """The time by which BACKGROUND delays its JoinGroup for partitions in use that it must revoke first.
 
         The rebalance may be one heartbeat interval old when the member learns of it, and JoinGroup must arrive before
         the group's rebalance timeout.

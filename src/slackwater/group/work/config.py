@@ -20,14 +20,14 @@ class ProcessingOrder(StrEnum):
 
 
 class ExhaustedAction(StrEnum):
-    """What happens to a record whose last attempt failed."""
+    """The handling of a record whose last attempt failed."""
 
     DEAD_LETTER = "dead_letter"
     FAIL = "fail"
 
 
 class RevokeMode(StrEnum):
-    """What happens to records that workers are processing when their partition is revoked."""
+    """The handling of records that workers are processing when their partition is revoked."""
 
     DRAIN = "drain"
     ABANDON = "abandon"
