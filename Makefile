@@ -84,7 +84,7 @@ peers: ## Install the clients of interop: kcat, Sarama, KafkaJS, Kafka Streams a
 interop: setup peers ## Tests with Apache Kafka and more clients that take too long for every run
 	@echo "== comparison with Kafka's own classes and tools"
 	@$(BIN)/python -m pytest -m java tests
-	@echo "== kcat, Sarama, KafkaJS, Kafka Streams and Connect"
+	@echo "== kcat, Sarama, KafkaJS, Kafka Streams and Connect, Spark groups, the demo with Spark"
 	@$(BIN)/python -m pytest -rs tests/interop_heavy
 
 transcripts: setup ## Record the conformance transcripts from a running Apache Kafka (two minutes, an idle machine)

@@ -1,12 +1,14 @@
-"""`slackwater demo`: both demos run to their end, and an interrupted demo leaves nothing behind."""
+"""`slackwater demo`: the demo without Spark runs to its end, and an interrupted demo leaves nothing behind.
+
+`make interop` runs the demo with Spark to its end.
+"""
 
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
@@ -22,45 +24,8 @@ from slackwater.cli.demo.processes import CleanupProcess, kill_sessions
 from slackwater.cli.demo.read_counts import ReadCounts, offset_ranges
 from slackwater.cli.demo.screen import Screen
 from slackwater.cli.demo.spark_scenario import DeployResult
+from tests.cli.demo_process import DEADLINE_S, chapters, demo_children, demo_process
 from tests.waiting import wait_until
-
-DEADLINE_S = 120.0
-SPARK_DEADLINE_S = 900.0
-
-
-@contextmanager
-def _demo(tmp_path: Path, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "slackwater", "demo", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"TMPDIR": str(tmp_path), "COLUMNS": "160"} | environment,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-        wait_until(lambda: not _children(tmp_path, process.pid), lambda: _children(tmp_path, process.pid), DEADLINE_S)
-
-
-def _children(tmp_path: Path, demo: int) -> list[str]:
-    """The processes that belong to the demo with this temporary directory."""
-    commands = []
-    for directory in Path("/proc").iterdir():
-        if directory.name.isdigit() and int(directory.name) != demo:
-            try:
-                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                environment = (directory / "environ").read_bytes()
-            except OSError:  # it has ended, or belongs to another user
-                continue
-            if f"TMPDIR={tmp_path}".encode() in environment:
-                commands.append(command)
-    return commands
 
 
 class StubPool:
@@ -74,15 +39,11 @@ class StubPool:
         return {}
 
 
-def _chapters(out: str) -> list[str]:
-    return re.findall(r"^\d of \d  ([A-Z][a-z -]+):", out, re.MULTILINE)
-
-
 def test_plain_demo_reads_every_record(tmp_path: Path) -> None:
-    with _demo(tmp_path, "--no-spark") as demo:
+    with demo_process(tmp_path, "--no-spark") as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 0, out
-    assert _chapters(out) == ["Join", "Scale-out", "Static restart", "Kill", "Cooperative"]
+    assert chapters(out) == ["Join", "Scale-out", "Static restart", "Kill", "Cooperative"]
     summary = out[out.index("Summary") :]
     for row in (r"Join +\d +member_join", r"Static restart +0 +– +same generation", r"Kill +1 +session_timeout"):
         assert re.search(row, summary), summary
@@ -91,26 +52,6 @@ def test_plain_demo_reads_every_record(tmp_path: Path) -> None:
     assert counts[1] == counts[2] != "0"
     assert [path.name for path in tmp_path.iterdir()] == [REPORT]
     assert "orders" in (tmp_path / REPORT).read_text()
-
-
-@pytest.mark.xdist_group("spark")
-def test_fast_demo_diagnoses_and_fixes_the_storm(tmp_path: Path) -> None:
-    with _demo(tmp_path, "--fast") as demo:
-        out, _ = demo.communicate(timeout=SPARK_DEADLINE_S)
-    assert demo.returncode == 0, out
-    assert _chapters(out) == ["Share", "Scale-out", "Kill", "Storm", "Doctor", "Fix"]
-    summary = out[out.index("Summary") :]
-    records = re.search(r"Records: ([\d,]+) produced, ([\d,]+) read, 0 missing", summary)
-    assert records is not None, summary
-    assert records[1] == records[2] != "0"
-    assert re.search(r"Doctor .*poll_delay, caused by app-2", summary), summary
-    storm = re.search(r"removed \d times: ([\d.]+) rebalances per minute", summary)
-    closing = re.search(r"Rebalances per minute: ([\d.]+) in the storm, 0.0 after the fix", summary)
-    assert storm is not None, summary
-    assert closing is not None, summary
-    assert storm[1] == closing[1]
-    assert [path.name for path in tmp_path.iterdir()] == [REPORT]
-    assert "poll delay" in (tmp_path / REPORT).read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -122,21 +63,21 @@ def test_fast_demo_diagnoses_and_fixes_the_storm(tmp_path: Path) -> None:
     ],
 )
 def test_interrupted_demo_leaves_nothing(tmp_path: Path, option: str, child: str, number: signal.Signals) -> None:
-    with _demo(tmp_path, option) as demo:
+    with demo_process(tmp_path, option) as demo:
         wait_until(
-            lambda: any(child in command for command in _children(tmp_path, demo.pid)),
-            lambda: _children(tmp_path, demo.pid),
+            lambda: any(child in command for command in demo_children(tmp_path, demo.pid)),
+            lambda: demo_children(tmp_path, demo.pid),
             DEADLINE_S,
         )
         demo.send_signal(number)
         demo.wait(DEADLINE_S)
         assert demo.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
-        wait_until(lambda: not _children(tmp_path, demo.pid), lambda: _children(tmp_path, demo.pid), DEADLINE_S)
+        wait_until(lambda: not demo_children(tmp_path, demo.pid), lambda: demo_children(tmp_path, demo.pid), DEADLINE_S)
         wait_until(lambda: not list(tmp_path.iterdir()), lambda: list(tmp_path.iterdir()), DEADLINE_S)
 
 
 def test_without_java_the_demo_names_the_remedy(tmp_path: Path) -> None:
-    with _demo(tmp_path, PATH=str(tmp_path), JAVA_HOME="") as demo:
+    with demo_process(tmp_path, PATH=str(tmp_path), JAVA_HOME="") as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 2
     assert "Install Java 17" in out
@@ -145,7 +86,7 @@ def test_without_java_the_demo_names_the_remedy(tmp_path: Path) -> None:
 
 
 def test_report_in_missing_directory_is_an_error(tmp_path: Path) -> None:
-    with _demo(tmp_path, "--report", str(tmp_path / "none" / "report.html")) as demo:
+    with demo_process(tmp_path, "--report", str(tmp_path / "none" / "report.html")) as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 2
     assert out.startswith("slackwater: --report")
@@ -215,9 +156,9 @@ def test_cleanup_kills_sessions_and_removes_the_directory(tmp_path: Path) -> Non
             assert child.stdout is not None
             assert child.stdout.readline() == b"up\n"
         # The environment of a new process is visible with a delay.
-        wait_until(lambda: len(_children(home, 0)) == 4, lambda: _children(home, 0), DEADLINE_S)
+        wait_until(lambda: len(demo_children(home, 0)) == 4, lambda: demo_children(home, 0), DEADLINE_S)
         kill_sessions([children[0].pid])
-        wait_until(lambda: len(_children(home, 0)) == 2, lambda: _children(home, 0), DEADLINE_S)
+        wait_until(lambda: len(demo_children(home, 0)) == 2, lambda: demo_children(home, 0), DEADLINE_S)
     finally:
         cleanup.finish()
     for child in children:
@@ -225,5 +166,5 @@ def test_cleanup_kills_sessions_and_removes_the_directory(tmp_path: Path) -> Non
         for pipe in (child.stdin, child.stdout):
             assert pipe is not None
             pipe.close()
-    assert _children(home, 0) == []
+    assert demo_children(home, 0) == []
     assert not home.exists()
