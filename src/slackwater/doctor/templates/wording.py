@@ -77,6 +77,10 @@ _POSSIBLY_EMPTY: Final = frozenset(
     {"reason", "client_reason", "error", "why", "member_ids", "partitions", "topics", "assignors", "value", "node"}
 )
 _SINGLE_WORDS: Final = frozenset({"state_before", "operation", "setting", "version", "topic"})
+_LAST_SLOT: Final = re.compile(r"\.([*+])\?((?:\)\??)*)$")
+_WORD_OR_SPACE: Final = r"(?:\S++|[^\S\n])"
+"""Replaces the dot in a slot at the end of a message. SUFFIX matches only before a space and at the end of the text, so
+it is tried once for each word; to try it after each character takes about twice as long."""
 SUFFIX: Final = r"(?: \([\w.$]+\))?\s*(?:\n[\s\S]*)?$"
 """The text after a message: the logger in brackets, as in Kafka's layout, and the further lines of a long message."""
 
@@ -171,6 +175,8 @@ def compile_template(family: Family, template: Template) -> CompiledTemplate:
             groups[slot] = groups[reference[1]]
         else:
             constants[slot] = value
+    if family.suffix == SUFFIX:
+        body = _LAST_SLOT.sub(lambda end: f"{_WORD_OR_SPACE}{end[1]}?{end[2]}", body)
     pattern = family.prefix + body + family.suffix
     constants = {slot: value for slot, value in constants.items() if slot not in groups}
     required = required_literal(template.wording)

@@ -21,8 +21,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE, TEXT, UNUSED_BY_RULES
-from slackwater.group.events import EventSource
-from slackwater.spark.doctor.history.log_events import ARROW_TYPES
+from slackwater.spark.doctor.history.log_events import ARROW_TYPES, is_complete
 
 Batches = Iterable[pa.RecordBatch]
 ArrowFunction = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -44,12 +43,6 @@ EVENTS: Final = ", ".join(
 NAMES: Final = ("cluster", "group", "client", "member", "instance")
 _BUCKETED: Final = pa.schema([("bucket", pa.int32()), ("rows", pa.binary())])
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-
-
-def is_complete(rows: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows need nothing from other rows."""
-    complete = has_value(rows, "kind") & has_value(rows, "time_ms") & has_value(rows, "group")
-    return complete & (has_value(rows, "client") | ~is_one_of(rows, "source", (EventSource.CLIENT_LOG,)))
 
 
 def bucket_rows(rows: pa.Table, buckets: int) -> Iterator[pa.RecordBatch]:
@@ -111,22 +104,6 @@ def to_events(rows: pa.Table) -> pa.RecordBatch:
     """Return the rows with their detail as a struct."""
     fields = {name: _typed(rows, name, kind) for name, kind in DETAIL.items()}
     return _event_batch(rows, pa.StructArray.from_arrays(list(fields.values()), names=list(fields)))
-
-
-def has_value(rows: pa.Table, name: str) -> NDArray[np.bool_]:
-    """Return which rows have a value in a column."""
-    if name not in rows.column_names:
-        return np.zeros(rows.num_rows, np.bool_)
-    return np.asarray(pc.is_valid(rows[name]).to_numpy(), np.bool_)
-
-
-def is_one_of(rows: pa.Table, name: str, values: Iterable[str]) -> NDArray[np.bool_]:
-    """Return which rows have one of these values in a column."""
-    if name not in rows.column_names:
-        return np.zeros(rows.num_rows, np.bool_)
-    return np.asarray(
-        pc.is_in(rows[name], pa.array([str(value) for value in values], pa.string())).to_numpy(), np.bool_
-    )
 
 
 def _event_batch(rows: pa.Table, detail: pa.Array) -> pa.RecordBatch:

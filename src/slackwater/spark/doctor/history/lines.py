@@ -130,9 +130,9 @@ class LinePrefilter:
 
     def literals_in(self, text: str) -> int:
         """Return the literals in a text as a bit set."""
-        found: list[int] = []
-        self._database.scan(text.encode(), match_event_handler=lambda literal, *_: found.append(literal))
-        return sum(1 << literal for literal in set(found))
+        literals: set[int] = set()
+        self._database.scan(text.encode(), match_event_handler=lambda literal, *_: literals.add(literal))
+        return sum(1 << literal for literal in literals)
 
 
 @cache
@@ -152,7 +152,7 @@ def find_lines(data: bytes, position: int = 0) -> Iterator[LogLine]:
     for start, end, literals in _prefilter().scan(data):
         if literals > _TEMPLATE_LITERALS:
             yield from _json_lines(data[start:end], position + start)
-        elif _is_candidate(data, start, end):
+        elif TEMPLATES.choose(literals) is not None and _is_candidate(data, start, end):
             yield _log_line(data[start:end].decode("utf-8", "replace").rstrip(" "), position + start, literals)
 
 

@@ -12,12 +12,14 @@ Invariants:
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE, FLAG, LIST, LONG, TEXT, FactKind
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
@@ -63,6 +65,8 @@ class LogReader:
     cluster: str | None = None
     clusters_below: str | None = None
     """A directory whose subdirectories are clusters."""
+    with_text: bool = True
+    """Whether complete rows have the text of their line. All other rows have it."""
     _last_time_ms: dict[str, int] = field(default_factory=dict, init=False)
     """By file: the time of the last row that passes its time on to rows without one."""
 
@@ -81,9 +85,10 @@ class LogReader:
             return pa.table({})
         zone = zone_of(file, self.zones, self.zone)
         table = pa.concat_tables(
-            [_template_table(template, found, zone) for template, found in matches.items()], promote_options="default"
+            [self._template_table(template, line_matches, zone) for template, line_matches in matches.items()],
+            promote_options="default",
         )
-        numbers = [number for found in matches.values() for number, _, _ in found]
+        numbers = [number for line_matches in matches.values() for number, _, _ in line_matches]
         table = table.take(pa.array(np.argsort(numbers)))
         if any(_shares_time(template) for template in matches):
             table = self._fill_times(file, table)
@@ -92,6 +97,23 @@ class LogReader:
         if cluster is not None:
             table = table.append_column("cluster", pa.repeat(pa.scalar(cluster), table.num_rows))
         return _row_per_removed_member(table)
+
+    def _template_table(
+        self, template: CompiledTemplate | str, line_matches: Sequence[LineMatch], zone: str
+    ) -> pa.Table:
+        """Return the rows of the lines that one template matches."""
+        lines = [line for _, line, _ in line_matches]
+        columns: Columns = {"position": [line.position for line in lines]}
+        if isinstance(template, CompiledTemplate):
+            groups = list(zip(*(groups for _, _, groups in line_matches), strict=True))
+            values = {slot: list(groups[number - 1]) for slot, number in template.groups.items()}
+            columns |= _event_columns(template, values, lines, zone)
+        elif template != UNREAD:
+            columns["template"] = [template] * len(lines)
+        table = pa.table({name: _as_array(name, column) for name, column in columns.items() if _has_value(column)})
+        if self.with_text or not is_complete(table).all():
+            table = table.append_column("text", _as_array("text", [line.text for line in lines]))
+        return table
 
     def _cluster_of(self, file: str) -> str | None:
         if self.clusters_below is None:
@@ -137,18 +159,6 @@ def _shares_time(template: CompiledTemplate | str) -> bool:
     if isinstance(template, str):
         return False
     return template.constants["source"] == _CLIENT_LOG or template.template.kind in _AT_START
-
-
-def _template_table(template: CompiledTemplate | str, found: Sequence[LineMatch], zone: str) -> pa.Table:
-    lines = [line for _, line, _ in found]
-    columns: Columns = {"position": [line.position for line in lines], "text": [line.text for line in lines]}
-    if isinstance(template, CompiledTemplate):
-        groups = list(zip(*(groups for _, _, groups in found), strict=True))
-        values = {slot: list(groups[number - 1]) for slot, number in template.groups.items()}
-        columns |= _event_columns(template, values, lines, zone)
-    elif template != UNREAD:
-        columns["template"] = [template] * len(lines)
-    return pa.table({name: _as_array(name, column) for name, column in columns.items() if _has_value(column)})
 
 
 def _has_value(column: Values) -> bool:
@@ -309,13 +319,26 @@ def _row_per_removed_member(table: pa.Table) -> pa.Table:
     return table.append_column("member", pa.array(members, pa.string()))
 
 
-def event_batches(table: pa.Table, types: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with exactly these columns; a column without values is null."""
-    columns = {
-        name: table[name].combine_chunks()
-        if name in table.column_names
-        else pa.nulls(table.num_rows, ARROW_TYPES[kind])
-        for name, kind in types.items()
-    }
-    if table.num_rows:
-        yield pa.record_batch(columns)
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def is_complete(rows: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows need nothing from other rows."""
+    complete = has_value(rows, "kind") & has_value(rows, "time_ms") & has_value(rows, "group")
+    return complete & (has_value(rows, "client") | ~is_one_of(rows, "source", (_CLIENT_LOG,)))
+
+
+def has_value(rows: pa.Table, name: str) -> NDArray[np.bool_]:
+    """Return which rows have a value in a column."""
+    if name not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return np.asarray(pc.is_valid(rows[name]).to_numpy(), np.bool_)
+
+
+def is_one_of(rows: pa.Table, name: str, values: Iterable[str]) -> NDArray[np.bool_]:
+    """Return which rows have one of these values in a column."""
+    if name not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return np.asarray(
+        pc.is_in(rows[name], pa.array([str(value) for value in values], pa.string())).to_numpy(), np.bool_
+    )

@@ -9,7 +9,7 @@ Invariants:
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate, groupby
 from typing import Final, NamedTuple
 
@@ -24,7 +24,6 @@ from slackwater.spark.doctor.history.exchange import (
     ArrowFunction,
     Batches,
     bucket_rows,
-    is_complete,
     to_events,
 )
 from slackwater.spark.doctor.history.files import (
@@ -36,7 +35,7 @@ from slackwater.spark.doctor.history.files import (
     read_text,
 )
 from slackwater.spark.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, LogLine, find_lines, unwrap
-from slackwater.spark.doctor.history.log_events import LogReader
+from slackwater.spark.doctor.history.log_events import LogReader, is_complete
 from slackwater.spark.doctor.history.ranges import FileRange, LineCount, count_lines, plan_tasks, read_blocks
 from slackwater.spark.doctor.history.summaries import FileSummaries, summarize
 
@@ -61,7 +60,7 @@ class LogFiles:
         self,
         spark: SparkSession,
         paths: Sequence[str],
-        reader: Callable[[], LogReader],
+        reader: Callable[..., LogReader],
         *,
         skip_corrupt: bool = False,
     ) -> None:
@@ -85,7 +84,7 @@ class LogFiles:
             if waiting:
                 yield from bucket_rows(pa.concat_tables(waiting, promote_options="default"), buckets)
 
-        return self._read(convert, BUCKETED)
+        return self._read(convert, BUCKETED, with_text=False)
 
     def events(self) -> DataFrame:
         """Return the complete rows as an event table."""
@@ -94,13 +93,14 @@ class LogFiles:
             for rows in tables:
                 yield to_events(rows.filter(pa.array(is_complete(rows))))
 
-        return self._read(convert, EVENTS)
+        return self._read(convert, EVENTS, with_text=True)
 
-    def _read(self, convert: TablesFunction, schema: str) -> DataFrame:
-        tables = [text.mapInArrow(_read_text_lines(self._reader, convert), schema) for text in self._texts]
+    def _read(self, convert: TablesFunction, schema: str, *, with_text: bool) -> DataFrame:
+        make_reader = partial(self._reader, with_text=with_text)
+        tables = [text.mapInArrow(_read_text_lines(make_reader, convert), schema) for text in self._texts]
         if self._tasks:
             numbers = _task_numbers(self._spark, len(self._tasks))
-            tables.append(numbers.mapInArrow(_read_ranges(self._tasks, self._reader, convert), schema))
+            tables.append(numbers.mapInArrow(_read_ranges(self._tasks, make_reader, convert), schema))
         return reduce(DataFrame.unionByName, tables) if tables else self._spark.createDataFrame([], schema)
 
 

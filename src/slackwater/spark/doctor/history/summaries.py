@@ -15,9 +15,8 @@ from pyspark.accumulators import AccumulatorParam
 
 from slackwater.doctor.events.table import CLUSTER_KINDS, TEXT, FactKind
 from slackwater.group.events import EventKind, EventSource
-from slackwater.spark.doctor.history.exchange import has_value, is_complete, is_one_of
 from slackwater.spark.doctor.history.lines import GROUP_EVENT, RECORD
-from slackwater.spark.doctor.history.log_events import ARROW_TYPES
+from slackwater.spark.doctor.history.log_events import ARROW_TYPES, has_value, is_complete, is_one_of
 
 MEMBER_ID: Final = r"^(.+)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 """A dynamic member's id: its client id and a UUID."""

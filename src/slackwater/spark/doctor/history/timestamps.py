@@ -13,14 +13,14 @@ Invariants:
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
 UTC: Final = "UTC"
 _CLOCK: Final = r"(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 _OFFSET: Final = r"(?: ?(Z|UTC|GMT)| ?([+-])(\d\d):?(\d\d))?"
-_KAFKA: Final = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]", re.ASCII)
+_KAFKA: Final = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\]", re.ASCII)
 _ISO: Final = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ]" + _CLOCK + _OFFSET, re.ASCII)
 _RDKAFKA: Final = re.compile(r"%\d\|(\d+)\.(\d{3})\|", re.ASCII)
 _MONTH_NAME: Final = re.compile(r"(\d\d)[-/ ]([A-Z][a-z][a-z])[-/ ](\d{4})[ :]" + _CLOCK + _OFFSET, re.ASCII)
@@ -36,7 +36,7 @@ def parse_timestamp(text: str, zone: str = UTC) -> int | None:
     """Return the time in milliseconds of the first timestamp in the text, or None."""
     if match := _KAFKA.match(text):
         try:
-            return _in_zone(datetime.fromisoformat(match[1]), zone)
+            return _second_ms(match[1], zone) + int(match[2])
         except ValueError:
             pass
     for parse in _LAYOUTS:
@@ -104,6 +104,12 @@ def _from_parts(date: tuple[str, str, str], clock: tuple[str | None, ...], zone:
 def _milliseconds(fraction: str | None) -> int:
     """Return the first three digits of a fraction of a second."""
     return int(fraction[:3].ljust(3, "0")) if fraction else 0
+
+
+@lru_cache(maxsize=1024)
+def _second_ms(text: str, zone: str) -> int:
+    """Return the time of a local date and time. Many lines are of the same second."""
+    return _in_zone(datetime.fromisoformat(text), zone)
 
 
 def _in_zone(local: datetime, zone: str) -> int:
