@@ -51,6 +51,11 @@ def demo_children(tmp_path: Path, demo: int) -> list[str]:
     return commands
 
 
+def wait_for_end_of_children(tmp_path: Path, demo: int) -> None:
+    """Wait until no process belongs to the demo."""
+    wait_until(lambda: not demo_children(tmp_path, demo), lambda: demo_children(tmp_path, demo), DEADLINE_S)
+
+
 def chapters(out: str) -> list[str]:
     """The titles of the chapters in the demo's output."""
     return re.findall(r"^\d of \d  ([A-Z][a-z -]+):", out, re.MULTILINE)

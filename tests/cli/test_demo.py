@@ -24,7 +24,7 @@ from slackwater.cli.demo.processes import CleanupProcess, kill_sessions
 from slackwater.cli.demo.read_counts import ReadCounts, offset_ranges
 from slackwater.cli.demo.screen import Screen
 from slackwater.cli.demo.spark_scenario import DeployResult
-from tests.cli.demo_process import DEADLINE_S, chapters, demo_children, demo_process
+from tests.cli.demo_process import DEADLINE_S, chapters, demo_children, demo_process, wait_for_end_of_children
 from tests.waiting import wait_until
 
 
@@ -72,7 +72,7 @@ def test_interrupted_demo_leaves_nothing(tmp_path: Path, option: str, child: str
         demo.send_signal(number)
         demo.wait(DEADLINE_S)
         assert demo.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
-        wait_until(lambda: not demo_children(tmp_path, demo.pid), lambda: demo_children(tmp_path, demo.pid), DEADLINE_S)
+        wait_for_end_of_children(tmp_path, demo.pid)
         wait_until(lambda: not list(tmp_path.iterdir()), lambda: list(tmp_path.iterdir()), DEADLINE_S)
 
 
