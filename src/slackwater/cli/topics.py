@@ -42,14 +42,14 @@ def list_(
 ) -> None:
     """List the topics."""
     with open_admin(bootstrap, config) as admin:
-        found = admin.list_topics(internal=internal)
+        listed = admin.list_topics(internal=internal)
     if as_json:
-        for topic in found:
+        for topic in listed:
             emit({"topic": topic.name, "partitions": len(topic.partitions), "replication_factor": _replicas(topic)})
-    elif not found:
+    elif not listed:
         typer.echo("There are no topics.")
     else:
-        rows = ([topic.name, len(topic.partitions), _replicas(topic)] for topic in found)
+        rows = ([topic.name, len(topic.partitions), _replicas(topic)] for topic in listed)
         table(["TOPIC", "PARTITIONS", "REPLICAS"], rows, styles={"TOPIC": "bold"})
 
 
@@ -135,8 +135,8 @@ def add_partitions(
     The groups that read the topic rebalance.
     """
     with open_admin(bootstrap, config) as admin:
-        (found,) = admin.describe_topics([topic])
-        before = len(found.partitions)
+        (described,) = admin.describe_topics([topic])
+        before = len(described.partitions)
         admin.add_partitions(topic, total, validate_only=True)
         if not as_json:
             will = "would have" if dry_run else "will have"
@@ -210,24 +210,24 @@ def delete(
     With --json, each topic is one line. Exit code 1 if a topic does not exist.
     """
     with open_admin(bootstrap, config) as admin:
-        found = admin.describe_topics(topic)
+        to_delete = admin.describe_topics(topic)
         records = {
             described.name: sum(end - start for start, end in _offsets(admin, described).values())
-            for described in found
+            for described in to_delete
         }
         if not as_json:
-            typer.echo(f"{'Would delete' if dry_run else 'Deleting'} {count(len(found), 'topic')}:")
-            rows = ([described.name, len(described.partitions), records[described.name]] for described in found)
+            typer.echo(f"{'Would delete' if dry_run else 'Deleting'} {count(len(to_delete), 'topic')}:")
+            rows = ([described.name, len(described.partitions), records[described.name]] for described in to_delete)
             table(["TOPIC", "PARTITIONS", "RECORDS"], rows)
         if not dry_run:
-            confirm(f"Delete {count(len(found), 'topic')} with all records?", yes=yes, as_json=as_json)
-            for described in found:
+            confirm(f"Delete {count(len(to_delete), 'topic')} with all records?", yes=yes, as_json=as_json)
+            for described in to_delete:
                 admin.delete_topic(described.name)
     if as_json:
-        for described in found:
+        for described in to_delete:
             emit({"topic": described.name, "records": records[described.name], "deleted": not dry_run})
     elif not dry_run:
-        typer.echo(f"Deleted {count(len(found), 'topic')}.")
+        typer.echo(f"Deleted {count(len(to_delete), 'topic')}.")
 
 
 def _replicas(topic: "TopicMetadata") -> int | None:

@@ -261,20 +261,20 @@ class _WriteCode:
     def tagged(self, plan: Layout, name: str) -> None:
         """The tagged fields: their number, then tag, size and bytes of each."""
         self.spill()
-        outer, found, there, inner = self.out, self.fresh("f"), self.fresh("n"), self.fresh("o")
-        self.line(f"{found} = []")
-        self.line(f"{there} = 0")
+        outer, tags, count, inner = self.out, self.fresh("f"), self.fresh("n"), self.fresh("o")
+        self.line(f"{tags} = []")
+        self.line(f"{count} = 0")
         for slot in plan.tagged:
             self.line(f"if {self.differs(slot, f'{name}.{slot.name}')}:")
             self.depth += 1
-            self.line(f"{there} += 1")
+            self.line(f"{count} += 1")
             self.line(f"{inner} = []")
             self.out = inner
             self.value(slot.shape, f"{name}.{slot.name}")
             self.spill()
             self.out = outer
             self.line(f'{inner} = b"".join({inner})')
-            self.line(f"{found} += (ONE[{slot.tag}], varint(len({inner})), {inner})")
+            self.line(f"{tags} += (ONE[{slot.tag}], varint(len({inner})), {inner})")
             self.depth -= 1
-        self.line(f"{outer}.append(ONE[{there}])")
-        self.line(f"{outer} += {found}")
+        self.line(f"{outer}.append(ONE[{count}])")
+        self.line(f"{outer} += {tags}")

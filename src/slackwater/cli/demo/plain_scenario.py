@@ -37,7 +37,11 @@ class PlainScenario:
             ("Scale-out", "Two more members join. Eager: all members revoke all partitions.", self._scale_out),
             ("Static restart", "billing-1 has a group.instance.id. It stops and is back in time.", self._restart),
             ("Kill", "worker-2 is killed. The coordinator notices when its session expires.", self._kill),
-            ("Cooperative", "Another group, cooperative-sticky: kept partitions are read on.", self._cooperative),
+            (
+                "Cooperative",
+                "Another group, cooperative-sticky: only moved partitions pause.",
+                self._cooperative,
+            ),
         ]
         topics = ",".join(TOPICS)
         self._pool.start_client("producer", "producer", topics, records_per_s=RECORDS_PER_S, partitions=PARTITIONS)
@@ -100,8 +104,8 @@ class PlainScenario:
         self._start_payer("pay-3")
         self._environment.wait_settled(PAYMENTS, 3, since)
         after = self._monitor.group(PAYMENTS).owned()
-        kept = sum(len(before[name] & after.get(name, set())) for name in before)
-        return f"pay-3 got {len(after['pay-3'])}; {kept} of {PARTITIONS} partitions never stopped"
+        unmoved = sum(len(before[name] & after.get(name, set())) for name in before)
+        return f"pay-3 got {len(after['pay-3'])}; {unmoved} of {PARTITIONS} partitions never stopped"
 
     def _start_payer(self, name: str) -> None:
         config = {"assignor": "cooperative-sticky", "session_ms": SESSION_MS}

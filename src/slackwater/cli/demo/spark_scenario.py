@@ -163,9 +163,9 @@ class SparkScenario:
         self._start_application(self._last)
         self._environment.wait_settled(GROUP, len(self._applications), since)
         after = self._monitor.group(GROUP).owned()
-        kept = sum(len(partitions & after.get(name, set())) for name, partitions in before.items())
+        unmoved = sum(len(partitions & after.get(name, set())) for name, partitions in before.items())
         self._wait_reading(self._last)
-        return f"{self._last} got {len(after[self._last])}; {kept} of {PARTITIONS} partitions never stopped"
+        return f"{self._last} got {len(after[self._last])}; {unmoved} of {PARTITIONS} partitions never stopped"
 
     def _deploy(self) -> str:
         self._screen.show_group(STATIC_GROUP, TOPIC)

@@ -37,9 +37,9 @@ def list_(
         warn(f"the groups of {broker_name(broker)} are missing: {error}")
 
     with open_admin(bootstrap, config) as admin:
-        found = admin.list_groups(state or (), type_ or (), on_failure=failure)
-        details = _details(admin, found) if lag else {}
-    rows = [_row(group, details.get(group.group_id)) for group in found]
+        listed = admin.list_groups(state or (), type_ or (), on_failure=failure)
+        details = _details(admin, listed) if lag else {}
+    rows = [_row(group, details.get(group.group_id)) for group in listed]
     if as_json:
         for row in rows:
             emit(row)

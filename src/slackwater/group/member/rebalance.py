@@ -478,12 +478,12 @@ class RebalanceSequence:
             self._listener.notify(Callback.LOST, subscription.owned, now_ms, partial(self._after_missed, assigned))
             return
         taken = subscription.owned - assigned if self._cooperative else frozenset()
-        kept = taken & subscription.held if context.config.is_background else frozenset()
+        in_use = taken & subscription.held if context.config.is_background else frozenset()
         self._first_error = None
-        if revoked := taken - kept:  # CL-23
-            self._listener.notify(Callback.REVOKED, revoked, now_ms, partial(self._after_revoke, assigned, kept))
+        if revoked := taken - in_use:  # CL-23
+            self._listener.notify(Callback.REVOKED, revoked, now_ms, partial(self._after_revoke, assigned, in_use))
         else:
-            self._assign(assigned, kept, now_ms)
+            self._assign(assigned, in_use, now_ms)
 
     def _after_missed(
         self, assigned: PartitionSet, lost: PartitionSet, error: BaseException | None, now_ms: int
@@ -498,7 +498,7 @@ class RebalanceSequence:
     def _after_revoke(
         self,
         assigned: PartitionSet,
-        kept: PartitionSet,
+        in_use: PartitionSet,
         revoked: PartitionSet,
         error: BaseException | None,
         now_ms: int,
@@ -508,14 +508,14 @@ class RebalanceSequence:
         self._first_error = error
         self._context.subscription.remove_owned(revoked)
         self._request_followup(revoked, now_ms)
-        self._assign(assigned, kept, now_ms)
+        self._assign(assigned, in_use, now_ms)
 
     def _request_followup(self, revoked: PartitionSet, now_ms: int) -> None:
         partitions = ", ".join(map(str, sorted(revoked)))
         full = f"need to revoke partitions [{partitions}] as indicated by the current assignment and re-join"
         self._context.request_rejoin(NEED_TO_REVOKE, now_ms, full_reason=full, trigger=Trigger.COOPERATIVE_FOLLOWUP)
 
-    def _assign(self, assigned: PartitionSet, kept: PartitionSet, now_ms: int) -> None:
+    def _assign(self, assigned: PartitionSet, in_use: PartitionSet, now_ms: int) -> None:
         subscription = self._context.subscription
         joined = self._joined_topics or frozenset()
         if subscription.type is SubscriptionType.PATTERN and (
@@ -528,7 +528,7 @@ class RebalanceSequence:
         self._commits.restart_interval(now_ms)
         added = assigned - subscription.owned
         subscription.add_owned(added)
-        subscription.leaving = kept
+        subscription.leaving = in_use
         self._listener.notify(Callback.ASSIGNED, added, now_ms, self._after_assign)
 
     def _after_assign(self, added: PartitionSet, error: BaseException | None, now_ms: int) -> None:
