@@ -4,25 +4,25 @@ import argparse
 import logging
 import time
 
-from tests.sequence.story import play, replay_command
+from tests.sequence.run import replay_command, run_sequence
 
 
 def main() -> None:
-    """Play them."""
+    """Run the sequences."""
     parser = argparse.ArgumentParser(prog="python -m tests.sequence", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--runs", type=int, default=1, help="how many sequences, each from the next seed")
-    parser.add_argument("--actions", type=int, default=100, help="how many actions each")
-    given = parser.parse_args()
-    if given.runs < 1 or given.actions < 1:
-        parser.error("--runs and --actions take 1 or more.")
-    logging.getLogger("slackwater").setLevel(logging.ERROR)  # a broker that is away is no news here
-    tell = print if given.runs == 1 else lambda _line: None
-    for seed in range(given.seed, given.seed + given.runs):
-        started = time.monotonic()
-        print(f"seed {seed}; replay: {replay_command(seed, given.actions)}", flush=True)
-        account = play(seed, given.actions, tell=tell)
-        print(f"seed {seed}: every promise kept in {time.monotonic() - started:.0f} s: {account}", flush=True)
+    parser.add_argument("--runs", type=int, default=1, help="number of sequences, with consecutive seeds")
+    parser.add_argument("--actions", type=int, default=100, help="number of actions per sequence")
+    arguments = parser.parse_args()
+    if arguments.runs < 1 or arguments.actions < 1:
+        parser.error("--runs and --actions must be 1 or more.")
+    logging.getLogger("slackwater").setLevel(logging.ERROR)  # broker restarts are expected
+    log = print if arguments.runs == 1 else lambda _line: None
+    for seed in range(arguments.seed, arguments.seed + arguments.runs):
+        started_at = time.monotonic()
+        print(f"seed {seed}; replay: {replay_command(seed, arguments.actions)}", flush=True)
+        summary = run_sequence(seed, arguments.actions, log=log)
+        print(f"seed {seed}: no violation in {time.monotonic() - started_at:.0f} s: {summary}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""The members of the group: each a thread with a consumer, that polls, processes and commits until something happens.
+"""The members of the group: threads with a consumer that polls, processes and commits.
 
-Rules kept here
-- A record is processed when the oracle has heard of it; a commit comes after.
-- A member that is killed does not say goodbye and commits nothing more: its connections are cut, its heartbeats stop,
-  and what it had polled and not processed is gone.
-- What a consumer raises because its place or its broker is gone is lived with. Anything else ends the run.
+Invariants:
+- A record is reported to the oracle before it is committed.
+- A killed member sends no LeaveGroup and no further commit: its connections are closed and its heartbeats stop.
+- Errors because of a lost membership or an unavailable broker are ignored. Any other error ends the run.
 """
 
 import random
@@ -33,12 +32,12 @@ class Member(RebalanceListener):
     def __init__(self, name: str, topic: str, settings: Mapping[str, object], oracle: Oracle, seed: int) -> None:
         self.name = name
         self.oracle = oracle
-        self.dice = random.Random(seed)
-        self.way = self.dice.choice(COMMITS)
+        self.rng = random.Random(seed)
+        self.commit_mode = self.rng.choice(COMMITS)
         self.failure: BaseException | None = None
         self._topic = topic
-        self._settings = {**settings, "client.id": name, "enable.auto.commit": self.way == "auto"}
-        self._stints: dict[TopicPartition, PartitionOwnership] = {}
+        self._settings = {**settings, "client.id": name, "enable.auto.commit": self.commit_mode == "auto"}
+        self._ownerships: dict[TopicPartition, PartitionOwnership] = {}
         self._uncommitted: dict[TopicPartition, int] = {}
         self._stall_s = 0.0
         self._leaving = self._killed = False
@@ -47,51 +46,51 @@ class Member(RebalanceListener):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    # --- what happens to it -------------------------------------------------------------------------------------------
+    # --- actions ------------------------------------------------------------------------------------------------------
 
     def stall(self, seconds: float) -> None:
-        """Work on one record for so long, while heartbeats go on."""
+        """Process nothing for some seconds, while heartbeats continue."""
         self._stall_s = seconds
 
     def leave(self) -> None:
-        """Close, as a program does that is asked to end."""
+        """Close the consumer."""
         self._leaving = True
         self._wake.set()
 
     def kill(self) -> None:
-        """End as `kill -9` does."""
+        """Stop like a process after `kill -9`."""
         self._killed = True
         self._wake.set()
         self._consumer.abort()
 
     def end(self) -> None:
-        """Wait until its thread is over, and raise what ended it."""
+        """Wait for the end of the thread, and raise its error."""
         self._thread.join(JOIN_S)
         assert not self._thread.is_alive(), f"{self.name} did not end within {JOIN_S:g} s"
         if self.failure is not None:
             raise self.failure
 
-    # --- its thread ---------------------------------------------------------------------------------------------------
+    # --- thread -------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._live()
+            self._poll_until_end()
         except BaseException as error:
             if not self._killed:
                 self.failure = error
 
-    def _live(self) -> None:
+    def _poll_until_end(self) -> None:
         self._consumer.subscribe([self._topic], listener=self)
         while not self._leaving and not self._killed:
             if self._stall_s:
                 self._wake.wait(self._stall_s)
                 self._stall_s = 0.0
-            self._bear(self._step)
+            self._ignore_lost(self._step)
         if not self._killed:
-            self._bear(self._consumer.close)
+            self._ignore_lost(self._consumer.close)
 
-    def _bear(self, work: Callable[[], object]) -> None:
-        """Do something, and live with what a lost place or a lost broker makes of it."""
+    def _ignore_lost(self, work: Callable[[], object]) -> None:
+        """Call something, and ignore errors because of a lost membership or broker."""
         try:
             work()
         except (UsageError, ClientClosedError):
@@ -104,105 +103,104 @@ class Member(RebalanceListener):
         records = self._consumer.poll(POLL_S)
         self.process(records)
         if self._killed:
-            return  # perhaps in the middle of these records: what it commits from here on, the dead do not
+            return  # perhaps with unprocessed records; a killed member does not commit
         if records or self._uncommitted:
             self.commit(is_idle=not records)
 
     def process(self, records: list[ConsumerRecord]) -> None:
-        """Work on what a poll gave."""
+        """Process the records of a poll."""
         for record in records:
             if self._killed:
                 return
-            ownership = self._stints[record.topic_partition]
+            ownership = self._ownerships[record.topic_partition]
             self.oracle.processed(ownership, record.offset)
             self._uncommitted[record.topic_partition] = record.offset + 1
 
     def commit(self, *, is_idle: bool) -> None:
-        """Commit in this member's way; when there is nothing else to do, until it is answered."""
-        if self.way == "auto":
-            self._uncommitted.clear()  # the consumer's own business
-        elif self.way == "sync" or is_idle:
+        """Commit in the mode of this member; synchronously if it is idle."""
+        if self.commit_mode == "auto":
+            self._uncommitted.clear()  # the consumer commits
+        elif self.commit_mode == "sync" or is_idle:
             self._commit_now()
         else:
             self._consumer.commit_async(callback=self._acknowledged)
             self._uncommitted.clear()
 
     def _commit_now(self) -> None:
-        wanted = dict(self._uncommitted)
-        self._consumer.commit(wanted)
+        offsets = dict(self._uncommitted)
+        self._consumer.commit(offsets)
         self._uncommitted.clear()
-        for partition, offset in wanted.items():
+        for partition, offset in offsets.items():
             self.oracle.on_commit_acknowledged(partition, offset)
 
     def _acknowledged(self, offsets: Offsets, error: SlackwaterError | None) -> None:
-        for partition, at in offsets.items():
+        for partition, committed in offsets.items():
             if error is None:
-                self.oracle.on_commit_acknowledged(partition, at.offset)
+                self.oracle.on_commit_acknowledged(partition, committed.offset)
                 continue
-            # What failed may be behind a later commit that is under way or has landed: the newest offset is the one to
-            # try again with.
-            ownership = self._stints.get(partition)
+            # A later commit may be in flight or complete, so retry with the newest offset.
+            ownership = self._ownerships.get(partition)
             if ownership is not None and ownership.next_offset is not None:
                 self._uncommitted[partition] = ownership.next_offset
 
-    # --- its partitions -----------------------------------------------------------------------------------------------
+    # --- partitions ---------------------------------------------------------------------------------------------------
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        """They are new: what is committed by now is behind them."""
+        """Start a new ownership of each partition."""
         for partition in partitions:
-            self._stints[partition] = self.oracle.assigned(self.name, partition)
+            self._ownerships[partition] = self.oracle.assigned(self.name, partition)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """They go: commit what was processed, as long as it counts."""
-        if self.way != "auto" and self._uncommitted and not self._killed:
-            self._bear(self._commit_now)
-        self._forget(partitions)
+        """Commit processed records before the partitions are revoked."""
+        if self.commit_mode != "auto" and self._uncommitted and not self._killed:
+            self._ignore_lost(self._commit_now)
+        self._remove(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """They are gone."""
-        self._forget(partitions)
+        """Remove the lost partitions."""
+        self._remove(partitions)
 
-    def _forget(self, partitions: list[TopicPartition]) -> None:
+    def _remove(self, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
-            self._stints.pop(partition, None)
+            self._ownerships.pop(partition, None)
             self._uncommitted.pop(partition, None)
 
 
-class CommitsAhead(Member):
-    """Broken on purpose: commits what it has not processed yet."""
+class CommitsBeforeProcessing(Member):
+    """Broken on purpose: commits unprocessed records."""
 
     def process(self, records: list[ConsumerRecord]) -> None:
-        """Commit, and then work: not before somebody has looked."""
+        """Commit, wait until the oracle has checked the commits, then process."""
         if records:
             self._consumer.commit()
-            seen, patience = self.oracle.committed_checks + 2, 100
-            while self.oracle.committed_checks < seen and patience and not self._wake.wait(0.01):
-                patience -= 1
+            target, tries = self.oracle.committed_checks + 2, 100
+            while self.oracle.committed_checks < target and tries and not self._wake.wait(0.01):
+                tries -= 1
         super().process(records)
 
 
-class PassesOver(Member):
+class SkipsRecords(Member):
     """Broken on purpose: loses the last record of some polls."""
 
     def process(self, records: list[ConsumerRecord]) -> None:
-        """Work on all but the last."""
+        """Process all records but the last."""
         super().process(records[:-1])
 
 
-class ReadsAgain(Member):
-    """Broken on purpose: begins every partition at its first record."""
+class IgnoresCommits(Member):
+    """Broken on purpose: starts every partition at its first record."""
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        """Pay no heed to what is committed."""
+        """Ignore the committed offsets."""
         super().on_partitions_assigned(partitions)
         self._consumer.seek_to_beginning(partitions)
 
 
-class TakesBack(Member):
+class RevertsCommits(Member):
     """Broken on purpose: commits an old offset after a new one."""
 
     def commit(self, *, is_idle: bool) -> None:
-        """Commit, and then something from long ago."""
-        wanted = dict(self._uncommitted)
+        """Commit, and then commit an older offset."""
+        offsets = dict(self._uncommitted)
         self._commit_now()
-        self._consumer.commit({partition: max(offset - 5, 0) for partition, offset in wanted.items()})
+        self._consumer.commit({partition: max(offset - 5, 0) for partition, offset in offsets.items()})

@@ -64,7 +64,7 @@ class Oracle:
         self._acknowledged: defaultdict[TopicPartition, int] = defaultdict(int)
         self.processed_count = 0
         self.reprocessed_count = 0
-        self.committed_checks = 0  # at what is committed
+        self.committed_checks = 0
 
     def check(self) -> None:
         """Raise the stored violation, if any."""
@@ -92,14 +92,14 @@ class Oracle:
             if offset > self._prefix[partition]:
                 raise Violation(
                     f"{ownership.member} began {partition} at {offset}, "
-                    f"but only what is before {self._prefix[partition]} was processed"
+                    f"but only records before {self._prefix[partition]} were processed"
                 )
         elif offset != ownership.next_offset:
             raise Violation(f"{ownership.member} read {partition} at {offset} where {ownership.next_offset} was next")
         ownership.next_offset = offset + 1
-        self._note(partition, offset)
+        self._add(partition, offset)
 
-    def _note(self, partition: TopicPartition, offset: int) -> None:
+    def _add(self, partition: TopicPartition, offset: int) -> None:
         done = self._done[partition]
         self.processed_count += 1
         self.reprocessed_count += offset in done or offset < self._prefix[partition]
@@ -113,7 +113,7 @@ class Oracle:
         """Record that a member's commit was acknowledged."""
         self._acknowledged[partition] = max(self._acknowledged[partition], offset)
 
-    # --- the broker ---------------------------------------------------------------------------------------------------
+    # --- broker -------------------------------------------------------------------------------------------------------
 
     def floors(self) -> dict[TopicPartition, int]:
         """The acknowledged commits; read them before the committed offsets are requested."""
@@ -127,11 +127,11 @@ class Oracle:
         for partition, offset in committed.items():
             if offset > self._prefix[partition]:
                 raise Violation(
-                    f"{offset} is committed for {partition}, but only what is before {self._prefix[partition]} was "
-                    "processed"
+                    f"{offset} is committed for {partition}, but only records before {self._prefix[partition]} "
+                    "were processed"
                 )
             if offset < floors.get(partition, 0):
-                raise Violation(f"{offset} is committed for {partition} after {floors[partition]} had been answered")
+                raise Violation(f"{offset} is committed for {partition} after {floors[partition]} was acknowledged")
 
     def is_done(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether everything before these ends was processed."""

@@ -49,7 +49,7 @@ class Writer:
     def _send(self, number: int) -> None:
         partition = TopicPartition(self._topic, number % self._partitions)
 
-        def heard(metadata: RecordMetadata | None, error: SlackwaterError | None) -> None:
+        def on_delivered(metadata: RecordMetadata | None, error: SlackwaterError | None) -> None:
             if metadata is None:
                 self._failure = self._failure or AssertionError(f"record {number} was not written: {error}")
                 return
@@ -57,7 +57,7 @@ class Writer:
                 self.written[partition].add(number)
                 self._ends[partition] = max(self._ends[partition], metadata.offset + 1)
 
-        self._producer.send(self._topic, b"%d" % number, partition=partition.partition, on_delivery=heard)
+        self._producer.send(self._topic, b"%d" % number, partition=partition.partition, on_delivery=on_delivered)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Everything before these offsets was acknowledged."""
@@ -65,19 +65,19 @@ class Writer:
             return dict(self._ends)
 
     def finish(self) -> None:
-        """Write no more, and wait until everything is acknowledged."""
+        """Stop, and wait until all records are acknowledged."""
         self._stop.set()
         self._thread.join(DELIVERY_S)
         self._producer.flush(DELIVERY_S)
         self.check()
 
     def check(self) -> None:
-        """Raise what went wrong."""
+        """Raise the first failure."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Stop the thread and close the producer."""
         self._stop.set()
         self._thread.join(DELIVERY_S)
         self._producer.close(1.0)

@@ -35,8 +35,8 @@ def broken(function: Break) -> Break:
     return function
 
 
-def _table(patch: pytest.MonkeyPatch, happened: GroupInput, state: GroupState, outcome: Transition) -> None:
-    patch.setitem(states.TRANSITIONS[happened], state, outcome)
+def _set_transition(patch: pytest.MonkeyPatch, group_input: GroupInput, state: GroupState, outcome: Transition) -> None:
+    patch.setitem(states.TRANSITIONS[group_input], state, outcome)
 
 
 @broken
@@ -44,11 +44,11 @@ def heartbeat_ignores_the_generation(patch: pytest.MonkeyPatch) -> None:
     """HB-04: a heartbeat of an old generation succeeds."""
     original = heartbeats.heartbeat
 
-    def lax(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
-        group = state.groups.get(beat.group_id or "")
-        if group is not None and beat.member_id in group.members:
-            beat = replace(beat, generation_id=group.generation_id)
-        return original(state, beat, caller, now_ms)
+    def lax(state: CoordinatorState, heartbeat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+        group = state.groups.get(heartbeat.group_id or "")
+        if group is not None and heartbeat.member_id in group.members:
+            heartbeat = replace(heartbeat, generation_id=group.generation_id)
+        return original(state, heartbeat, caller, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
@@ -76,11 +76,11 @@ def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
     """JG-49: the old id of a static member is accepted."""
     original = heartbeats.heartbeat
 
-    def lax(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
-        group = state.groups.get(beat.group_id or "")
-        if group is not None and beat.group_instance_id in group.static_members:
-            beat = replace(beat, member_id=group.static_members[beat.group_instance_id or ""])
-        return original(state, beat, caller, now_ms)
+    def lax(state: CoordinatorState, heartbeat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+        group = state.groups.get(heartbeat.group_id or "")
+        if group is not None and heartbeat.group_instance_id in group.static_members:
+            heartbeat = replace(heartbeat, member_id=group.static_members[heartbeat.group_instance_id or ""])
+        return original(state, heartbeat, caller, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
@@ -128,7 +128,7 @@ def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
 def followers_rejoin_rebalances(patch: pytest.MonkeyPatch) -> None:
     """JG-18: the unchanged rejoin of a follower starts a rebalance."""
     rebalances = states.TRANSITIONS[GroupInput.JOIN_CHANGED][states.STABLE]
-    _table(patch, GroupInput.JOIN_FOLLOWER, states.STABLE, rebalances)
+    _set_transition(patch, GroupInput.JOIN_FOLLOWER, states.STABLE, rebalances)
 
 
 @broken
@@ -149,12 +149,12 @@ def commit_is_acknowledged_before_it_is_written(patch: pytest.MonkeyPatch) -> No
     original = EffectCollector.append
 
     def hasty(self: EffectCollector, offsets_partition: int, records: Any, then: Any) -> None:
-        kept = tuple(records)
-        if kept and all(hasattr(record, "topic") for record in kept):
+        appended = tuple(records)
+        if appended and all(hasattr(record, "topic") for record in appended):
             then(self, Error.NONE)
-            original(self, offsets_partition, kept, lambda _collector, _error: None)
+            original(self, offsets_partition, appended, lambda _collector, _error: None)
         else:
-            original(self, offsets_partition, kept, then)
+            original(self, offsets_partition, appended, then)
 
     patch.setattr(EffectCollector, "append", hasty)
 
@@ -162,7 +162,7 @@ def commit_is_acknowledged_before_it_is_written(patch: pytest.MonkeyPatch) -> No
 @broken
 def join_phase_waits_for_all_members(patch: pytest.MonkeyPatch) -> None:
     """JG-29: a member that sends heartbeats but does not rejoin blocks the group."""
-    _table(patch, GroupInput.JOIN_TIMER_EXPIRED, states.PREPARING, Transition(GroupAction.IGNORE))
+    _set_transition(patch, GroupInput.JOIN_TIMER_EXPIRED, states.PREPARING, Transition(GroupAction.IGNORE))
 
 
 @broken
@@ -240,7 +240,7 @@ def reload_forgets_offsets(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def eager_member_keeps_its_partitions_while_joining(patch: pytest.MonkeyPatch) -> None:
-    """CL-19: the member joins without having given anything up."""
+    """CL-19: the member joins without revoking its partitions."""
     patch.setattr(JoinPreparation, "_to_give_up", lambda self: frozenset())
 
 
@@ -249,12 +249,12 @@ def member_ignores_rebalance_in_progress(patch: pytest.MonkeyPatch) -> None:
     """CL-08: REBALANCE_IN_PROGRESS is ignored."""
     original = heartbeats.heartbeat
 
-    def deaf(state: CoordinatorState, beat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def deaf(state: CoordinatorState, heartbeat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
         return [
             SendResponse(caller, HeartbeatResponse(Error.NONE))
             if isinstance(effect, SendResponse) and effect.response == HeartbeatResponse(Error.REBALANCE_IN_PROGRESS)
             else effect
-            for effect in original(state, beat, caller, now_ms)
+            for effect in original(state, heartbeat, caller, now_ms)
         ]
 
     patch.setattr(facade, "heartbeat", deaf)
@@ -262,12 +262,12 @@ def member_ignores_rebalance_in_progress(patch: pytest.MonkeyPatch) -> None:
 
 @broken
 def fenced_member_keeps_its_partitions(patch: pytest.MonkeyPatch) -> None:
-    """CL-09: a member that was thrown out goes on as if nothing had happened, and commits under its old name."""
+    """CL-09: a fenced member keeps its generation and commits with its old member id."""
     original = MemberContext.reset
 
     def stubborn(self: MemberContext, reason: str, now_ms: int, *, member_id: bool) -> None:
-        kept = self.generation
+        generation = self.generation
         original(self, reason, now_ms, member_id=member_id)
-        self.generation = kept
+        self.generation = generation
 
     patch.setattr(MemberContext, "reset", stubborn)

@@ -33,7 +33,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 @contextmanager
 def _member(kafka: Kafka, **settings: object) -> Iterator[Consumer]:
-    """A consumer that has joined the group `readers`."""
+    """Run a consumer that has joined the group `readers`."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     consumer = Consumer(
         {
@@ -56,30 +56,30 @@ def _commit(consumer: Consumer, offset: int) -> None:
 
 
 def _committed(kafka: Kafka) -> int | None:
-    """What an observer outside of the group sees."""
+    """Return the committed offset, read outside of the group."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     group = ConsumerGroupTopicPartitions("readers")
-    asked = admin.list_consumer_group_offsets([group], request_timeout=DEADLINE_S)["readers"]
-    offsets = asked.result().topic_partitions
+    request = admin.list_consumer_group_offsets([group], request_timeout=DEADLINE_S)["readers"]
+    offsets = request.result().topic_partitions
     return offsets[0].offset if offsets else None
 
 
 @pytest.fixture
 def orders(kafka: Kafka) -> Kafka:
-    """A broker with a topic."""
+    """Return a broker with a topic."""
     kafka.create_topic(TOPIC)
     return kafka
 
 
 class Groups(Protocol):
-    """What is used of kafka-python's administration."""
+    """The used part of kafka-python's admin client."""
 
     def list_groups(self) -> list[object]: ...
 
 
 @pytest.fixture
 def admin(orders: Kafka) -> Iterator[Groups]:
-    """kafka-python, which warns of its own imports."""
+    """Return kafka-python's admin client, whose imports raise warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         kafka_python = importlib.import_module("kafka")
@@ -88,7 +88,7 @@ def admin(orders: Kafka) -> Iterator[Groups]:
         yield client
 
 
-def _refused() -> AbstractContextManager[object]:
+def _raises_error() -> AbstractContextManager[object]:
     return pytest.raises(importlib.import_module("kafka.errors").GroupAuthorizationFailedError)
 
 
@@ -125,7 +125,7 @@ def test_dropped_response_keeps_commit(orders: Kafka) -> None:
         orders.heal()
 
         def has_advanced() -> bool:
-            _commit(consumer, 6)  # librdkafka's retry of the lost one may still land behind it
+            _commit(consumer, 6)  # librdkafka's retry of the lost commit may arrive later
             return _committed(orders) == 6
 
         _until(has_advanced)
@@ -161,7 +161,7 @@ def test_retriable_error_is_retried(orders: Kafka) -> None:
 
 def test_faults_apply_to_other_clients(orders: Kafka, admin: Groups) -> None:
     orders.fail("ListGroups", Error.GROUP_AUTHORIZATION_FAILED)
-    with _refused():
+    with _raises_error():
         admin.list_groups()
     assert admin.list_groups() == []
 
@@ -170,8 +170,8 @@ def test_dropped_heartbeat_causes_no_rebalance(orders: Kafka) -> None:
     with _member(orders, heartbeat_interval_ms=50, session_timeout_ms=10_000) as consumer:
         fault = orders.drop("Heartbeat", times=2)
         _until(lambda: consumer.poll(0.05) is None and fault.is_finished)
-        beats = orders.delay("Heartbeat", 0)  # the next one gets through
-        _until(lambda: consumer.poll(0.05) is None and beats.is_finished)
+        heartbeats = orders.delay("Heartbeat", 0)  # the next heartbeat arrives
+        _until(lambda: consumer.poll(0.05) is None and heartbeats.is_finished)
         started = [event for event in orders.events("readers") if event.kind is EventKind.REBALANCE_STARTED]
         assert len(started) == 1
 
@@ -179,7 +179,7 @@ def test_dropped_heartbeat_causes_no_rebalance(orders: Kafka) -> None:
 def test_faults_of_one_api_are_injected_in_order(orders: Kafka, admin: Groups) -> None:
     first = orders.fail("ListGroups", Error.GROUP_AUTHORIZATION_FAILED)
     second = orders.delay("ListGroups", 0.01, times=2)
-    with _refused():
+    with _raises_error():
         admin.list_groups()
     assert (first.is_finished, second.count) == (True, 0)
     for _ in range(3):
@@ -196,7 +196,7 @@ def test_error_closes_connection_of_acks_0_producer(orders: Kafka) -> None:
     reader = Consumer({"bootstrap.servers": orders.bootstrap_servers, "group.id": "readers"})
 
     def has_arrived() -> bool:
-        producer.produce(TOPIC, "there")  # until one comes after the producer has noticed, and connected again
+        producer.produce(TOPIC, "there")  # repeat until the producer has reconnected
         producer.flush(DEADLINE_S)
         return bool(reader.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=DEADLINE_S)[1] > 0)
 
@@ -247,16 +247,16 @@ def test_expired_member_rejoins_in_new_generation(orders: Kafka) -> None:
 
 
 def test_static_member_expires_by_instance_id(orders: Kafka) -> None:
-    with _member(orders, group_instance_id="one"):
-        pass  # a static member leaves nothing but silence
-    assert [member.group_instance_id for member in orders.describe_group("readers").members] == ["one"]
-    orders.expire_member("readers", "one")
+    with _member(orders, group_instance_id="i"):
+        pass  # a static member sends no LeaveGroup
+    assert [member.group_instance_id for member in orders.describe_group("readers").members] == ["i"]
+    orders.expire_member("readers", "i")
     assert orders.describe_group("readers").state == "Empty"
 
 
 @pytest.mark.kafka(virtual_time=True)
 def test_virtual_time_expires_session(orders: Kafka) -> None:
-    with _member(orders, group_instance_id="one", session_timeout_ms=45_000):
+    with _member(orders, group_instance_id="i", session_timeout_ms=45_000):
         pass
     began = time.monotonic()
     orders.advance(44)
@@ -277,18 +277,18 @@ def test_virtual_time_ends_the_initial_delay(orders: Kafka) -> None:
 
 
 @pytest.mark.kafka(virtual_time=True)
-def test_virtual_time_goes_on_after_a_restart(orders: Kafka) -> None:
-    with _member(orders, group_instance_id="one", session_timeout_ms=45_000):
+def test_virtual_time_continues_after_a_restart(orders: Kafka) -> None:
+    with _member(orders, group_instance_id="i", session_timeout_ms=45_000):
         pass
     orders.advance(40)
     orders.restart(clean=False)
-    orders.advance(44)  # a session begins anew with the coordinator
+    orders.advance(44)  # the restarted coordinator starts a new session
     assert len(orders.describe_group("readers").members) == 1
     orders.advance(1)
     assert orders.describe_group("readers").state == "Empty"
 
 
-# --- mistakes -------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

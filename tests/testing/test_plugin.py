@@ -1,4 +1,4 @@
-"""The plugin as pytest finds it."""
+"""The pytest plugin."""
 
 import pytest
 
@@ -81,18 +81,18 @@ def test_xdist_workers_are_separate(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marker", "sentence"),
+    ("marker", "message"),
     [
         ("kafka('fast')", "*@pytest.mark.kafka does not take 'fast'; use settings={...} and virtual_time=True.*"),
         ("kafka(time='virtual')", "*@pytest.mark.kafka does not take time; use settings*"),
         ("kafka(settings={'num.partition': 1})", "*num.partition is not a broker setting*num.partitions?*"),
     ],
 )
-def test_invalid_marker_message(pytester: pytest.Pytester, marker: str, sentence: str) -> None:
+def test_invalid_marker_message(pytester: pytest.Pytester, marker: str, message: str) -> None:
     pytester.makepyfile(f"import pytest\n@pytest.mark.{marker}\ndef test_one(kafka): pass\n")
     done = _run(pytester)
     done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines([sentence])
+    done.stdout.fnmatch_lines([message])
 
 
 def test_run_without_fixture_imports_no_broker(pytester: pytest.Pytester) -> None:

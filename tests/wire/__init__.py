@@ -1,1 +1,1 @@
-"""Tests of the bytes."""
+"""Tests of the wire protocol."""

@@ -1,4 +1,4 @@
-"""Apache Kafka's own message classes, asked through one JVM (`interop/java/MessageOracle.java`)."""
+"""Apache Kafka's message classes, called in one JVM (`interop/java/MessageOracle.java`)."""
 
 import base64
 import json
@@ -10,8 +10,8 @@ from slackwater.wire.schema import ARRAY, BYTES, RECORDS, STRUCT, UUID, Layout, 
 from tests.java import java
 
 
-class Answer(TypedDict, total=False):
-    """One line back; bytes in hex."""
+class MessageOracleResponse(TypedDict, total=False):
+    """One response line; bytes in hex."""
 
     headerVersion: int
     left: int
@@ -22,7 +22,7 @@ class Answer(TypedDict, total=False):
 
 
 class MessageOracle:
-    """A JVM that answers questions; use it in a `with`."""
+    """A JVM that runs commands; use it in a `with`."""
 
     def __init__(self) -> None:
         self._jvm = subprocess.Popen(
@@ -33,53 +33,55 @@ class MessageOracle:
             encoding="utf-8",
         )
 
-    def read(self, message: type[Message], version: int, data: bytes) -> Answer:
-        """What Kafka makes of a header and a body."""
-        return self._ask(f"read {_direction(message)} {message.API.key} {version} {data.hex()}")
+    def read(self, message: type[Message], version: int, data: bytes) -> MessageOracleResponse:
+        """Decode a header and a body with Kafka."""
+        return self._run(f"read {_direction(message)} {message.API.key} {version} {data.hex()}")
 
-    def default(self, message: type[Message], version: int) -> Answer:
-        """Kafka's own message with nothing set."""
-        return self._ask(f"default {_direction(message)} {message.API.key} {version}")
+    def default(self, message: type[Message], version: int) -> MessageOracleResponse:
+        """Return Kafka's message with default values."""
+        return self._run(f"default {_direction(message)} {message.API.key} {version}")
 
-    def rewrite(self, message: type[Message], version: int, other: int, data: bytes) -> Answer:
-        """A body read in one version and written in another."""
-        return self._ask(f"rewrite {_direction(message)} {message.API.key} {version} {other} {data.hex()}")
+    def rewrite(self, message: type[Message], version: int, other: int, data: bytes) -> MessageOracleResponse:
+        """Decode a body in one version and encode it in another."""
+        return self._run(f"rewrite {_direction(message)} {message.API.key} {version} {other} {data.hex()}")
 
-    def _ask(self, question: str) -> Answer:
+    def _run(self, command: str) -> MessageOracleResponse:
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
-        self._jvm.stdin.write(question + "\n")
+        self._jvm.stdin.write(command + "\n")
         self._jvm.stdin.flush()
         line = self._jvm.stdout.readline()
         if not line:
-            raise RuntimeError(f"the oracle ended with exit code {self._jvm.wait()}")
-        answer: Answer = json.loads(line)
-        return answer
+            raise RuntimeError(f"the oracle exited with code {self._jvm.wait()}")
+        response: MessageOracleResponse = json.loads(line)
+        return response
 
     def __enter__(self) -> "MessageOracle":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._jvm.communicate()
 
 
 def kafka_json(message: Message, version: int) -> object:
-    """The message as Kafka's own converters show it: camel case, and only what this version has and says."""
+    """Return the JSON of Kafka's converters: camel case, and only fields that are in this version and not default."""
     return _structure(layout(type(message), version), message)
 
 
 def _structure(plan: Layout, value: object) -> dict[str, object]:
-    shown: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for slot in plan.slots + plan.tagged:
-        seen = getattr(value, slot.name)
-        if slot.tag >= 0 and seen == slot.default_value():
+        field_value = getattr(value, slot.name)
+        if slot.tag >= 0 and field_value == slot.default_value():
             continue
         name = _camel(slot.name)
-        if slot.shape.kind is RECORDS and seen is not None:
-            shown[name + "SizeInBytes"] = len(seen)
+        if slot.shape.kind is RECORDS and field_value is not None:
+            fields[name + "SizeInBytes"] = len(field_value)
         else:
-            shown[name] = _value(slot.shape, seen)
-    return shown
+            fields[name] = _value(slot.shape, field_value)
+    return fields
 
 
 def _value(shape: Shape, value: object) -> object:
@@ -87,7 +89,7 @@ def _value(shape: Shape, value: object) -> object:
         return None
     if shape.kind is ARRAY:
         assert isinstance(value, list)
-        return [_value(shape.of, each) for each in value]
+        return [_value(shape.of, item) for item in value]
     if shape.kind is STRUCT:
         return _structure(shape.struct, value)
     if shape.kind is UUID:

@@ -1,4 +1,4 @@
-"""Messages to bytes and back: the bytes of a few by hand, and every way in which they can be wrong."""
+"""Encoding and decoding of messages, and the errors for invalid bytes and values."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     plain = encode(HeartbeatRequest("g", 1, "m"), 4)
     extra = plain[:-1] + b"\x02\x07\x00\x81\x01\x81\x01" + bytes(129)
     assert decode(HeartbeatRequest, 4, extra) == HeartbeatRequest("g", 1, "m")
-    numbered = plain[:-1] + b"\x81\x00" + b"\x07\x00"  # a count that takes two bytes and need not
+    numbered = plain[:-1] + b"\x81\x00" + b"\x07\x00"  # a count in two bytes instead of one
     assert decode(HeartbeatRequest, 4, numbered) == HeartbeatRequest("g", 1, "m")
 
 
@@ -82,13 +82,13 @@ def test_generated_code_is_readable() -> None:
 
 
 def test_package_import_loads_no_messages() -> None:
-    asked = "import sys, slackwater.wire.envelope; print([name for name in sys.modules if '.wire.messages' in name])"
-    answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
+    program = "import sys, slackwater.wire.envelope; print([name for name in sys.modules if '.wire.messages' in name])"
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
-    ("message", "version", "data", "why"),
+    ("message", "version", "data", "error"),
     [
         (HeartbeatRequest, 4, "", "group_id takes 1 bytes at byte 0; 0 are left"),
         (HeartbeatRequest, 4, "00", "group_id must not be null"),
@@ -129,8 +129,8 @@ def test_package_import_loads_no_messages() -> None:
         ),
     ],
 )
-def test_malformed_bytes_name_the_field(message: type[codec.M], version: int, data: str, why: str) -> None:
-    with pytest.raises(WireError, match=why) as caught:
+def test_malformed_bytes_name_the_field(message: type[codec.M], version: int, data: str, error: str) -> None:
+    with pytest.raises(WireError, match=error) as caught:
         decode(message, version, bytes.fromhex(data))
     assert str(caught.value).startswith(f"{message.__name__} v{version}: ")
     assert str(caught.value).endswith(".")
@@ -141,7 +141,7 @@ def quota(value: object) -> DescribeClientQuotasResponse:
 
 
 @pytest.mark.parametrize(
-    ("message", "version", "why"),
+    ("message", "version", "error"),
     [
         (HeartbeatRequest(None), 4, "group_id is None, but must not be null"),  # type: ignore[arg-type]
         (HeartbeatRequest(b"g"), 4, "group_id is b'g', but must be a string"),  # type: ignore[arg-type]
@@ -164,8 +164,8 @@ def quota(value: object) -> DescribeClientQuotasResponse:
         (quota(10**400), 1, r"entries\[0\].values\[0\].value is 1000+, but must be of type float64"),
     ],
 )
-def test_invalid_values_name_the_field(message: Message, version: int, why: str) -> None:
-    with pytest.raises(WireError, match=why) as caught:
+def test_invalid_values_name_the_field(message: Message, version: int, error: str) -> None:
+    with pytest.raises(WireError, match=error) as caught:
         encode(message, version)
     assert str(caught.value).startswith(f"{type(message).__name__} v{version}: ")
 

@@ -1,4 +1,4 @@
-"""Frames: sizes, pieces, limits."""
+"""Frames: sizes, partial reads and limits."""
 
 from random import Random
 

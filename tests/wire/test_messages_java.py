@@ -1,4 +1,4 @@
-"""Every message in every version, against Apache Kafka's own classes: the same bytes, and the same meaning."""
+"""Compares every message in every version with Apache Kafka's classes: bytes and values."""
 
 import random
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def oracle() -> Iterator[MessageOracle]:
         yield running
 
 
-def each_version(api: Api) -> Iterator[tuple[type[Message], int]]:
+def all_versions(api: Api) -> Iterator[tuple[type[Message], int]]:
     for version in range(api.min_version, api.max_version + 1):
         yield request_type(api), version
         yield response_type(api), version
@@ -32,7 +32,7 @@ def each_version(api: Api) -> Iterator[tuple[type[Message], int]]:
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_default_messages_equal_kafkas(oracle: MessageOracle, api: Api) -> None:
-    for kind, version in each_version(api):
+    for kind, version in all_versions(api):
         theirs = oracle.default(kind, version)
         assert "error" not in theirs, theirs
         assert encode(kind(), version).hex() == theirs["bytes"], (kind, version)
@@ -41,12 +41,12 @@ def test_default_messages_equal_kafkas(oracle: MessageOracle, api: Api) -> None:
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_kafka_decodes_and_encodes_the_same_bytes(oracle: MessageOracle, api: Api) -> None:
-    dice = random.Random(api.key)
-    for kind, version in each_version(api):
+    rng = random.Random(api.key)
+    for kind, version in all_versions(api):
         for _ in range(SAMPLES):
-            message = random_message(dice, kind, version)
-            correlation_id = dice.getrandbits(31)
-            client_id = dice.choice((None, "", "rdkafka", "é" * 200))
+            message = random_message(rng, kind, version)
+            correlation_id = rng.getrandbits(31)
+            client_id = rng.choice((None, "", "rdkafka", "é" * 200))
             if isinstance(message, Request):
                 sent = encode_request(message, version, correlation_id, client_id)[4:]
             else:
@@ -59,7 +59,7 @@ def test_kafka_decodes_and_encodes_the_same_bytes(oracle: MessageOracle, api: Ap
             assert theirs["bytes"] == sent.hex()
             assert theirs["header"]["correlationId"] == correlation_id
             if isinstance(message, Request):
-                header, again = decode_request(sent)
+                header, decoded = decode_request(sent)
                 assert theirs["headerVersion"] == (2 if api.is_flexible(version) else 1)
                 assert theirs["header"] == {
                     "requestApiKey": header.api_key,
@@ -67,18 +67,18 @@ def test_kafka_decodes_and_encodes_the_same_bytes(oracle: MessageOracle, api: Ap
                     "correlationId": header.correlation_id,
                     "clientId": header.client_id,
                 }
-                assert again == message
+                assert decoded == message
             else:
                 assert theirs["headerVersion"] == api.response_header_version(version)
                 assert decode_response(response_type(api), version, sent) == (correlation_id, message)
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_absent_fields_are_refused_as_in_kafka(oracle: MessageOracle, api: Api) -> None:
-    dice = random.Random(api.key)
-    for kind, version in each_version(api):
-        for other in {api.min_version, api.max_version, dice.randint(api.min_version, api.max_version)}:
-            message = random_message(dice, kind, version, set_share=0.3)
+def test_absent_fields_are_rejected_as_in_kafka(oracle: MessageOracle, api: Api) -> None:
+    rng = random.Random(api.key)
+    for kind, version in all_versions(api):
+        for other in {api.min_version, api.max_version, rng.randint(api.min_version, api.max_version)}:
+            message = random_message(rng, kind, version, set_share=0.3)
             theirs = oracle.rewrite(kind, version, other, encode(message, version))
             ours: str | None
             try:

@@ -1,7 +1,7 @@
-"""kafka-python and kio on the same bytes: they read what we write, and write it again unchanged.
+"""kafka-python and kio decode our messages and encode the same bytes.
 
-kafka-python takes any values. kio turns error codes and times into types of its own, which hold fewer values than the
-wire does, so it is given messages with nothing set, in every version.
+kafka-python accepts any values. kio has types for error codes and times that hold fewer values than the wire format, so
+it gets messages with default values, in every version.
 """
 
 import io
@@ -22,7 +22,7 @@ MISSING = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "GetTelemetrySubsc
 
 
 class KafkaPythonMessage(Protocol):
-    """What is used of kafka-python's messages."""
+    """The used part of kafka-python's messages."""
 
     _header: object
 
@@ -33,39 +33,39 @@ class KafkaPythonMessage(Protocol):
 
 
 def kafka_python_messages() -> dict[str, type[KafkaPythonMessage]]:
-    protocol = pytest.importorskip("kafka.protocol", reason="not here; to add it: pip install kafka-python")
+    protocol = pytest.importorskip("kafka.protocol", reason="not installed; run: pip install kafka-python")
     base = import_module("kafka.protocol.api_message").ApiMessage
-    found = {}
+    message_types = {}
     for module in pkgutil.walk_packages(protocol.__path__, "kafka.protocol."):
         if ".old" not in module.name and "generate" not in module.name:
             for name, kind in vars(import_module(module.name)).items():
                 if isinstance(kind, type) and issubclass(kind, base):
-                    found[name] = kind
-    return found
+                    message_types[name] = kind
+    return message_types
 
 
 def test_kafka_python_round_trip() -> None:
     theirs = kafka_python_messages()
-    dice = random.Random(11)
+    rng = random.Random(11)
     for kind, version in all_messages():
-        # It reads any ApiVersions answer that has an error as v0.
+        # kafka-python reads every ApiVersions response with an error as v0.
         if kind.API.name in MISSING or kind.__name__ == "ApiVersionsResponse":
             continue
         for _ in range(SAMPLES):
-            data = encode(random_message(dice, kind, version), version)
-            read = theirs[kind.__name__].decode(data, version=version)
-            read._header = None
-            assert bytes(read.encode(version=version)) == data, (kind, version)
+            data = encode(random_message(rng, kind, version), version)
+            decoded = theirs[kind.__name__].decode(data, version=version)
+            decoded._header = None
+            assert bytes(decoded.encode(version=version)) == data, (kind, version)
 
 
 def test_kio_round_trip_of_defaults() -> None:
-    pytest.importorskip("kio", reason="not here; to add it: pip install kio")
+    pytest.importorskip("kio", reason="not installed; run: pip install kio")
     index, serial = import_module("kio.index"), import_module("kio.serial")
 
     def schema(kind: type[Message], version: int) -> object:
         load = index.load_request_schema if issubclass(kind, Request) else index.load_response_schema
-        found: object = load(kind.API.key, version)
-        return found
+        loaded: object = load(kind.API.key, version)
+        return loaded
 
     for kind, version in all_messages():
         theirs = schema(kind, version)

@@ -1,4 +1,4 @@
-"""What a dataclass says about the wire."""
+"""Layouts from dataclasses: fields by version, tags and defaults."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
@@ -37,7 +37,7 @@ class Shared(Struct):
 
 @dataclass(slots=True)
 class Sample(Request):
-    """What no message of Kafka has all at once."""
+    """A message with all kinds of fields."""
 
     API: ClassVar = Api(999, "Sample", 0, 3, flexible_from=2, latest_stable=3)
 
@@ -85,7 +85,7 @@ def test_field_is_nullable_in_some_versions() -> None:
         encode(Sample(maybe=None), 0)
 
 
-def test_absent_field_is_refused_unless_ignorable() -> None:
+def test_absent_field_is_rejected_unless_ignorable() -> None:
     with pytest.raises(WireError, match="Sample v2: gone is 9, but does not exist in this version"):
         encode(Sample(gone=9), 2)
     with pytest.raises(WireError, match="Sample v0: inner is Inner"):
@@ -134,6 +134,6 @@ def test_tagged_field_must_match_its_size() -> None:
         decode(Sample, 3, encode(Sample(), 3)[:-1] + bytes.fromhex("01 05 04 03 68 69 00"))
 
 
-def test_unknown_version_is_refused() -> None:
+def test_unknown_version_is_rejected() -> None:
     with pytest.raises(WireError, match=r"Sample v4 is unknown; the versions are 0 to 3\."):
         layout(Sample, 4)

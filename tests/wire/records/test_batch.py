@@ -1,4 +1,4 @@
-"""Batch headers: fields, walking over batches, checks, and what a broker sets."""
+"""Batch headers: fields, iteration, checks, and the fields that a broker sets."""
 
 import struct
 
@@ -21,7 +21,7 @@ RECORDS = [Record(b"k", b"v" * size, (), 1_700_000_000_000 + size) for size in (
 
 
 def with_field(at: int, form: str, value: int) -> bytearray:
-    """A batch with one field overwritten and the checksum set right again."""
+    """Return a batch with one field changed and a valid checksum."""
     data = encode_batch(RECORDS, base_offset=40)
     struct.pack_into(form, data, at, value)
     with memoryview(data):

@@ -47,7 +47,9 @@ def test_blocks_contain_the_records(scanner: ModuleType | None, codec: Codec) ->
         expected = list(iter_records(data))
         for start in (0, 2):
             response = decode_response(data, start, scanner=scanner)
-            assert [record for record, _ in records_of(response)] == [one for one in expected if one.offset >= start]
+            assert [record for record, _ in records_of(response)] == [
+                record for record in expected if record.offset >= start
+            ]
             assert response.next_offset == expected[-1].offset + 1
         middle = expected[len(expected) // 2].offset
         response = decode_response(data, 2, middle, scanner=scanner)

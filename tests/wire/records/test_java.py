@@ -19,11 +19,11 @@ from .transaction_markers import end_transaction_marker as marker
 
 pytestmark = pytest.mark.java
 
-Ask = Callable[[dict[str, object]], dict[str, object]]
+OracleCall = Callable[[dict[str, object]], dict[str, object]]
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Ask]:
+def oracle() -> Iterator[OracleCall]:
     require_jars()
     command = java("RecordsOracle", "-Xshare:auto")
     with subprocess.Popen(
@@ -32,10 +32,10 @@ def ask() -> Iterator[Ask]:
         assert jvm.stdin is not None
         assert jvm.stdout is not None
 
-        def send(question: dict[str, object]) -> dict[str, object]:
+        def send(arguments: dict[str, object]) -> dict[str, object]:
             assert jvm.stdin is not None
             assert jvm.stdout is not None
-            jvm.stdin.write(json.dumps(question) + "\n")
+            jvm.stdin.write(json.dumps(arguments) + "\n")
             jvm.stdin.flush()
             response: dict[str, object] = json.loads(jvm.stdout.readline())
             return response
@@ -60,7 +60,7 @@ def bytes_of(response: dict[str, object]) -> bytes:
 
 
 def written_by_kafka(
-    ask: Ask,
+    oracle: OracleCall,
     records: list[Record],
     codec: Codec = Codec.NONE,
     *,
@@ -81,7 +81,7 @@ def written_by_kafka(
         "last_offset": last_offset,
         "leader_epoch": -1,
     }
-    return bytes_of(ask({"write": batch, "records": [as_json(record) for record in records]}))
+    return bytes_of(oracle({"write": batch, "records": [as_json(record) for record in records]}))
 
 
 def written_by_us(
@@ -126,22 +126,24 @@ def as_oracle_json(batch: RecordBatch) -> dict[str, object]:
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
 @pytest.mark.parametrize("log_append_time", [None, 1_700_000_000_123], ids=["create time", "log append time"])
-def test_uncompressed_batch_has_kafkas_bytes(ask: Ask, log_append_time: int | None, transactional: bool) -> None:
+def test_uncompressed_batch_has_kafkas_bytes(
+    oracle: OracleCall, log_append_time: int | None, transactional: bool
+) -> None:
     for seed in range(30):
         records = random_records(Random(seed))
         ours = written_by_us(records, log_append_time=log_append_time, transactional=transactional)
-        theirs = written_by_kafka(ask, records, log_append_time=log_append_time, transactional=transactional)
+        theirs = written_by_kafka(oracle, records, log_append_time=log_append_time, transactional=transactional)
         assert ours == theirs
 
 
-def test_compacted_batch_has_kafkas_bytes(ask: Ask) -> None:
+def test_compacted_batch_has_kafkas_bytes(oracle: OracleCall) -> None:
     for seed in range(10):
         records = [record for record in random_records(Random(seed)) if record.offset % 3 == 0] or [
             Record(b"k", b"v", offset=3)
         ]
         last_offset = records[-1].offset + 2
         horizon = 1_600_000_000_000
-        theirs = written_by_kafka(ask, records, delete_horizon=horizon, last_offset=last_offset)
+        theirs = written_by_kafka(oracle, records, delete_horizon=horizon, last_offset=last_offset)
         assert written_by_us(records, delete_horizon=horizon, last_offset=last_offset) == theirs
         batch = RecordBatch(theirs)
         assert batch.delete_horizon_ms == horizon
@@ -149,18 +151,18 @@ def test_compacted_batch_has_kafkas_bytes(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_kafka_reads_what_we_write(ask: Ask, codec: Codec) -> None:
+def test_kafka_decodes_our_batches(oracle: OracleCall, codec: Codec) -> None:
     for seed in range(10):
         records = random_records(Random(seed), large=seed % 3 == 0)
         data = written_by_us(records, codec, log_append_time=5 if seed % 2 else None)
-        assert ask({"read": data.hex()}) == {"batches": [as_oracle_json(RecordBatch(data))]}
+        assert oracle({"read": data.hex()}) == {"batches": [as_oracle_json(RecordBatch(data))]}
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_we_read_what_kafka_writes(ask: Ask, codec: Codec) -> None:
+def test_batches_of_kafka_are_decoded(oracle: OracleCall, codec: Codec) -> None:
     for seed in range(10):
         records = random_records(Random(seed), large=seed % 3 == 0)
-        data = written_by_kafka(ask, records, codec)
+        data = written_by_kafka(oracle, records, codec)
         (batch,) = iter_batches(data)
         check_batch(batch)
         assert list(decode_records(batch)) == records
@@ -169,9 +171,9 @@ def test_we_read_what_kafka_writes(ask: Ask, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_transaction_marker_has_kafkas_bytes(ask: Ask, commit: bool) -> None:
-    question = {"commit": commit, "coordinator_epoch": 9, "base_offset": 5, "timestamp": 1_700_000_000_000}
-    theirs = bytes_of(ask({"marker": {**question, "leader_epoch": 0, "producer_id": 77, "producer_epoch": 3}}))
+def test_transaction_marker_has_kafkas_bytes(oracle: OracleCall, commit: bool) -> None:
+    arguments = {"commit": commit, "coordinator_epoch": 9, "base_offset": 5, "timestamp": 1_700_000_000_000}
+    theirs = bytes_of(oracle({"marker": {**arguments, "leader_epoch": 0, "producer_id": 77, "producer_epoch": 3}}))
     builder = BatchBuilder(5)
     builder.append(marker(ControlType.COMMIT if commit else ControlType.ABORT, 9, 1_700_000_000_000))
     ours = builder.build(
@@ -183,15 +185,17 @@ def test_transaction_marker_has_kafkas_bytes(ask: Ask, commit: bool) -> None:
 
 @pytest.mark.parametrize("log_append_time", [None, 1_800_000_000_000], ids=["create time", "log append time"])
 @pytest.mark.parametrize("append_time_ms", [None, 7], ids=["from create time", "from log append time"])
-def test_broker_fields_have_kafkas_bytes(ask: Ask, log_append_time: int | None, append_time_ms: int | None) -> None:
+def test_broker_fields_have_kafkas_bytes(
+    oracle: OracleCall, log_append_time: int | None, append_time_ms: int | None
+) -> None:
     for seed in range(10):
         data = encode_batch(
             [record._replace(offset=-1) for record in random_records(Random(seed))],
             codec=Codec(seed % 5),
             log_append_time_ms=append_time_ms,
         )
-        question = {"last_offset": 2**40, "leader_epoch": 6, "log_append_time": log_append_time, "max_timestamp": 99}
-        theirs = bytes_of(ask({"append": data.hex(), **question}))
+        arguments = {"last_offset": 2**40, "leader_epoch": 6, "log_append_time": log_append_time, "max_timestamp": 99}
+        theirs = bytes_of(oracle({"append": data.hex(), **arguments}))
         batch = RecordBatch(data)
         batch.set_base_offset(2**40 - batch.last_offset_delta)
         batch.set_partition_leader_epoch(6)
@@ -203,7 +207,7 @@ def test_broker_fields_have_kafkas_bytes(ask: Ask, log_append_time: int | None, 
         check_batch(RecordBatch(data))
 
 
-def test_corrupt_records_are_rejected_like_in_kafka(ask: Ask) -> None:
+def test_corrupt_records_are_rejected_like_in_kafka(oracle: OracleCall) -> None:
     """The checksum is corrected, so that both decode the records."""
     random = Random(5)
     rejected = 0
@@ -211,7 +215,7 @@ def test_corrupt_records_are_rejected_like_in_kafka(ask: Ask) -> None:
         data = bytearray(written_by_us(random_records(random, max_count=4)))
         data[random.randrange(61, len(data))] = random.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF, random.randrange(256)])
         data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")
-        response = ask({"read": data.hex()})
+        response = oracle({"read": data.hex()})
         try:
             ours = as_oracle_json(RecordBatch(data))
         except WireError:

@@ -14,7 +14,7 @@ from slackwater.wire.records.record import Record, decode_records, encode_batch
 
 from .random_records import random_records
 
-# kafka-python needs one more package for each of the other codecs; aiokafka and Kafka itself cover those.
+# kafka-python needs another package for each other codec; aiokafka and Kafka cover those.
 PEERS = [*(("aiokafka", codec) for codec in Codec), ("kafka", Codec.NONE), ("kafka", Codec.GZIP)]
 
 

@@ -92,7 +92,7 @@ def test_encode_decode_round_trip(codec: Codec) -> None:
 
 
 def test_encoded_bytes() -> None:
-    """As Kafka's `MemoryRecordsBuilder` writes it; the comparison with the real one is in test_java.py."""
+    """Bytes as Kafka's `MemoryRecordsBuilder` writes them; test_java.py compares with Kafka."""
     data = encode_batch([Record(None, b"hi", (("h", None),), 1_700_000_000_000), Record(b"", None)])
     first = bytes.fromhex("16 00 00 00 01 04") + b"hi" + bytes.fromhex("02 02") + b"h" + bytes.fromhex("01")
     second = bytes.fromhex("16 00 81a0abfef962 02 00 01 00")
