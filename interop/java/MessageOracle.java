@@ -43,27 +43,27 @@ public final class MessageOracle {
         }
     }
 
-    private static ObjectNode execute(String[] words) {
+    private static ObjectNode execute(String[] arguments) {
         ObjectNode result = JSON.createObjectNode();
         try {
-            boolean request = words[1].equals("request");
-            ApiMessageType type = ApiMessageType.fromApiKey(Short.parseShort(words[2]));
-            short version = Short.parseShort(words[3]);
+            boolean request = arguments[1].equals("request");
+            ApiMessageType type = ApiMessageType.fromApiKey(Short.parseShort(arguments[2]));
+            short version = Short.parseShort(arguments[3]);
             short headerVersion = request ? type.requestHeaderVersion(version) : type.responseHeaderVersion(version);
             Message header = request ? new RequestHeaderData() : new ResponseHeaderData();
             ApiMessage body = request ? type.newRequest() : type.newResponse();
             result.put("headerVersion", headerVersion);
-            if (words[0].equals("read")) {
-                ByteBuffer bytes = ByteBuffer.wrap(HEX.parseHex(words[4]));
+            if (arguments[0].equals("read")) {
+                ByteBuffer bytes = ByteBuffer.wrap(HEX.parseHex(arguments[4]));
                 ByteBufferAccessor accessor = new ByteBufferAccessor(bytes);
                 header.read(accessor, headerVersion);
                 body.read(accessor, version);
                 result.put("left", bytes.remaining());
                 result.set("header", json(header, headerVersion));
                 result.put("bytes", hex(header, headerVersion) + hex(body, version));
-            } else if (words[0].equals("rewrite")) {
-                body.read(new ByteBufferAccessor(ByteBuffer.wrap(HEX.parseHex(words[5]))), version);
-                result.put("bytes", hex(body, Short.parseShort(words[4])));
+            } else if (arguments[0].equals("rewrite")) {
+                body.read(new ByteBufferAccessor(ByteBuffer.wrap(HEX.parseHex(arguments[5]))), version);
+                result.put("bytes", hex(body, Short.parseShort(arguments[4])));
             } else {
                 result.put("bytes", hex(body, version));
             }

@@ -74,15 +74,15 @@ def test_cooperative_rebalance_revokes_only_moved_partitions(driver: Driver, nam
 
     b = driver.join("b", group, [topic], assignor="cooperative-sticky")
     shares = wait_for_assignment([a, b], all_partitions)
-    kept, moved = (snapshot.assignment for snapshot in shares)
-    assert len(kept) == len(moved) == 3
+    retained, moved = (snapshot.assignment for snapshot in shares)
+    assert len(retained) == len(moved) == 3
     assert shares[0].events == [("assigned", all_partitions), ("revoked", moved)]
     assert shares[1].events == [("assigned", moved)]
     assert shares[0].generation >= alone.generation + 2  # one generation to revoke, one to assign
 
     driver.produce(topic, spread(6, range(60, 90)))
     received = offsets(wait_for_records([a], 60 + 15))
-    assert received == {partition: list(range(15 if partition in kept else 10)) for partition in all_partitions}
+    assert received == {partition: list(range(15 if partition in retained else 10)) for partition in all_partitions}
     # Nothing was committed, so the new owner starts at the beginning.
     assert offsets(wait_for_records([b], 45)) == {partition: list(range(15)) for partition in moved}
     a.close()

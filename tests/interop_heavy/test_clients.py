@@ -61,8 +61,8 @@ def client(request: pytest.FixtureRequest) -> Client:
 def run(client: Client, start: Start, bootstrap: str) -> Run:
     """Starts the client's program with a command."""
 
-    def with_command(*words: str) -> ClientProcess:
-        return start(*client.command, bootstrap, *client.before_command, *words, **client.environment)
+    def with_command(*arguments: str) -> ClientProcess:
+        return start(*client.command, bootstrap, *client.before_command, *arguments, **client.environment)
 
     return with_command
 

@@ -356,9 +356,10 @@ class IncidentRun:
 
     def wait_stable(self, group: str, members: int, seconds: float = SECONDS) -> None:
         """Wait until the group is stable with this many members."""
-        self.wait(f"{members} members in {group}", lambda: self._is_stable(group, members), seconds)
+        self.wait(f"{members} members in {group}", lambda: self.is_stable(group, members), seconds)
 
-    def _is_stable(self, group: str, members: int) -> bool:
+    def is_stable(self, group: str, members: int) -> bool:
+        """Whether the group is stable with this many members, by the broker's log."""
         name = re.escape(group)
         log = self.log_text()
         changes = re.findall(

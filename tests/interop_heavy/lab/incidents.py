@@ -180,7 +180,11 @@ def crash_loop(
         if static:
             time.sleep(run.rng.uniform(5, 8))
         else:
-            run.wait("the restarted member", lambda: run.generations(service.group) > before)  # noqa: B023
+            # On a slow machine the old member may expire, and form a generation, before the new one joins.
+            run.wait(
+                "the restarted member",
+                lambda: run.generations(service.group) > before and run.is_stable(service.group, members),  # noqa: B023
+            )
     time.sleep(3)
     run.label(service.group, "crash_loop", [label_name(victim)], storm=True)
 
