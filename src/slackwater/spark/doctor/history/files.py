@@ -62,11 +62,11 @@ def list_files(spark: SparkSession, paths: Sequence[str]) -> HistoryFiles:
     plain: dict[str, LocalFile] = {}
     compressed = []
     for path, stripped in local.items():
-        found = list(
+        files = list(
             _files_matching(spark, path) if _PATTERN.search(stripped) else _files_below(os.path.abspath(stripped))
         )
-        plain |= {file: _local_file(file) for file in found if not file.endswith(COMPRESSED)}
-        if any(file.endswith(COMPRESSED) for file in found):
+        plain |= {file: _local_file(file) for file in files if not file.endswith(COMPRESSED)}
+        if any(file.endswith(COMPRESSED) for file in files):
             compressed.append(path)
     elsewhere = [path for path in paths if path not in local]
     return HistoryFiles([file for file in plain.values() if file.size], compressed, elsewhere)

@@ -194,7 +194,7 @@ def _shown_local_lines(spark: SparkSession, places: Collection[Place]) -> dict[P
     positions: dict[str, list[int]] = {}
     for name, position in places:
         positions.setdefault(name, []).append(position)
-    files = [LocalFile(local_path(name) or "", name, max(some) + 1) for name, some in sorted(positions.items())]
+    files = [LocalFile(local_path(name) or "", name, max(offsets) + 1) for name, offsets in sorted(positions.items())]
     return dict(_number_lines(_line_counts(spark, files, positions)))
 
 
