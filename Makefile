@@ -10,6 +10,9 @@ RUNS ?= 5000
 SEED ?= 1000000
 SEQUENCES ?= 30
 
+# The tests start hundreds of Python processes; without bytecode each of them would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup jars gobin browser demo test check lint format docs bench soak peers interop transcripts lock package clean
 
