@@ -1,7 +1,8 @@
 """The broker: topics, logs, groups, fetch sessions and metrics, as the handlers use them.
 
 Invariants:
-- Nothing here listens or blocks: `server` owns the sockets, the timers of the loop and the thread.
+- Nothing here listens or blocks: `server` owns the sockets, the timer of the groups and the disk thread. Waiting
+  fetches, the event stream and the maintenance set their own timers on the event loop.
 - There are two clocks: `clock` for records and logs, `group_clock` for the timers of groups. A test may advance the
   group clock by hand.
 """

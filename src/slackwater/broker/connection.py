@@ -4,7 +4,7 @@ Invariants:
 - Requests of one connection are processed one after another, as in Kafka: a request starts when the one before it has
   its response, so a waiting JoinGroup or Fetch blocks only its own connection. Consecutive requests of one API in
   `PIPELINED` are the exception: none of them depends on the outcome of another, so they are processed together.
-- Responses leave in the order of the requests. A response is written as soon as no earlier request holds it back; the
+- Responses leave in the order of the requests. A response is written when all earlier requests have theirs; the
   transport collects the writes of one event loop iteration.
 - A malformed frame closes this connection and no other. Responses to earlier requests are sent first.
 - Everything is bounded: the size of a frame, the number and the bytes of queued requests, and, by the transport, the

@@ -105,6 +105,6 @@ def test_cancelled_timers_are_removed_from_heap() -> None:
         timer = Timer(f"cancelled {number}")
         timers.arm(timer, 500_000)
         timer.cancel()
-    assert len(timers._heap) <= MIN_COMPACT_SIZE
+    assert len(timers) <= MIN_COMPACT_SIZE
     timers.arm(timer, 400_000)
     assert _fired(timers, 1_000_000) == ["cancelled 9999", "active"]

@@ -1,8 +1,9 @@
 """A classic group in memory: its members, their parked requests, its current rebalance and its offsets.
 
 Invariants:
-- The hard state is `stored` and `offsets`. It changes only in `apply`, by applying a record that was written.
-- All other state is soft: it is lost with the process, and a group is rebuilt from its records (CO-06, CO-09). As in
+- The hard state (written to the log) is `stored` and `offsets`. It changes only in `apply`, by applying a record that
+  was written.
+- All other state is soft (only in memory): a new process rebuilds a group from its records (CO-06, CO-09). As in
   Kafka, `generation_id` is soft until the record of the generation is written: `begin_generation` counts it up when
   the join phase ends, and `restore` sets it from `stored`.
 - `members` is in the order of joining. The counters `parked_joins` and `supported` are always current, so no request

@@ -39,7 +39,7 @@ WAITING_EVENT_INTERVAL_MS = 1_000  # also the minimum duration of a rebalance th
 
 
 def trigger(collector: EffectCollector, group: ClassicGroup, group_input: GroupInput, cause: RebalanceCause) -> None:
-    """Start a rebalance, or try to end the join phase, as the table demands."""
+    """Start a rebalance, or try to end the join phase, as TRANSITIONS says."""
     match TRANSITIONS[group_input][group.state].action:
         case GroupAction.REBALANCE:
             start(collector, group, cause)

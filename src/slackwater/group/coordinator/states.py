@@ -2,7 +2,7 @@
 
 The code reads TRANSITIONS: a handler classifies a request as an input, and the table names the action. Checks that do
 not depend on the state (a known id, the current generation, a common protocol) run before the table is read, in the
-order that the catalogue gives.
+order that docs/kafka-behaviours.md gives.
 
 PreparingRebalance waits for members to join; CompletingRebalance waits for the leader's assignment. InitialRebalance
 is PreparingRebalance during KIP-134's delay; both have the same name on the wire. A group is Dead when it was deleted

@@ -40,6 +40,10 @@ class Timers(Generic[_Owner]):
         self._armed = 0
         self._compact_at = MIN_COMPACT_SIZE
 
+    def __len__(self) -> int:
+        """Return the number of heap entries, including stale ones."""
+        return len(self._heap)
+
     def arm(self, timer: Timer[_Owner], deadline_ms: int) -> None:
         """Set the deadline of `timer`."""
         timer.deadline_ms = deadline_ms

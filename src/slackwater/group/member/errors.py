@@ -12,8 +12,8 @@
     ├── ListenerFailed              the application's rebalance listener raised
     └── Wakeup                      a listener was interrupted; its callback is repeated at the next poll
 
-`java_name` and `java_message` give the Java client's exception name and message for an error code (behaviour catalogue,
-section 14). Log lines contain them, and runbooks search for them.
+`java_name` and `java_message` give the Java client's exception name and message for an error code
+(docs/kafka-behaviours.md, section 14). Log lines contain them, and runbooks search for them.
 """
 
 from typing import Final

@@ -8,7 +8,7 @@ from slackwater.sim.checkers.checker import Checker, View
 
 
 class OneOwnerPerGeneration(Checker):
-    """Checks the assignments of the leader and the partitions that members believe to own."""
+    """Checks the assignments of the leader and the partitions that members consider their own."""
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
