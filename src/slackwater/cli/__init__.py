@@ -1,5 +1,5 @@
 """The command line: one file per command."""
 
-from slackwater.cli.program import main
+from slackwater.cli.entry_point import main
 
 __all__ = ["main"]

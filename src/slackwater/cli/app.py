@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from slackwater.cli.broker import broker
-from slackwater.cli.checked import CheckedCommand
 from slackwater.cli.consume import consume
 from slackwater.cli.demo import demo
 from slackwater.cli.doctor import doctor
+from slackwater.cli.exit_codes import ExitCodeCommand
 from slackwater.cli.groups import groups
 from slackwater.cli.produce import produce
 from slackwater.cli.soak import soak
@@ -45,7 +45,7 @@ app.add_typer(groups, name="groups")
 app.add_typer(topics, name="topics")
 app.command()(produce)
 app.command()(consume)
-app.command(cls=CheckedCommand)(doctor)
-app.command(cls=CheckedCommand)(watch)
+app.command(cls=ExitCodeCommand)(doctor)
+app.command(cls=ExitCodeCommand)(watch)
 app.command()(demo)
 app.command()(soak)

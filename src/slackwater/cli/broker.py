@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.cli.connecting import parse_pairs
+from slackwater.cli.options import parse_pairs
 
 if TYPE_CHECKING:
     from slackwater.broker.process import BrokerOptions

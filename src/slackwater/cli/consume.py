@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 
 import typer
 
-from slackwater.cli.connecting import (
+from slackwater.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
@@ -25,8 +25,8 @@ from slackwater.cli.connecting import (
     log_to_stderr,
     open_admin,
 )
-from slackwater.cli.lines import Format, to_json
 from slackwater.cli.printing import discard_output
+from slackwater.cli.record_lines import Format, to_json
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 

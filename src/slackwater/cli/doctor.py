@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from slackwater.cli.checked import BAD_INPUT, UNKNOWN_STATE
 from slackwater.cli.doctor_output import print_diagnosis, warn_of_unread_lines
+from slackwater.cli.exit_codes import BAD_INPUT, UNKNOWN_STATE
 from slackwater.cli.printing import discard_output, warn
 from slackwater.cli.times import datetime_ms
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
@@ -268,7 +268,7 @@ def list_files(path: Path) -> Iterator[Path]:
 
 def with_cluster_id(request: "DiagnosisRequest") -> "DiagnosisRequest":
     """Return the request with the cluster's id as its name; fail if this user cannot read its records."""
-    from slackwater.cli.connecting import open_admin
+    from slackwater.cli.options import open_admin
     from slackwater.client.admin.generations import OFFSETS_TOPIC
     from slackwater.client.admin.group_log import GroupLogFollower
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from slackwater.cli.connecting import (
+from slackwater.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
@@ -25,8 +25,8 @@ from slackwater.cli.connecting import (
     open_admin,
     parse_pairs,
 )
-from slackwater.cli.lines import InputRecord, from_json, from_text, unescape
 from slackwater.cli.printing import count, emit, warn
+from slackwater.cli.record_lines import InputRecord, from_json, from_text, unescape
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slackwater.cli.connecting import (
+from slackwater.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from slackwater.cli.checked import BAD_INPUT, UNKNOWN_STATE
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, client_settings, open_admin
-from slackwater.cli.groups.shown import member_name, total_lag
+from slackwater.cli.exit_codes import BAD_INPUT, UNKNOWN_STATE
+from slackwater.cli.groups.formatting import member_name, total_lag
+from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, client_settings, open_admin
 from slackwater.cli.printing import count, emit, warn
 from slackwater.cli.times import clock, duration_ms
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
@@ -40,7 +40,7 @@ FIRED: Final = 1
 HISTORY_MS: Final = 3_600_000
 MIN_INTERVAL_MS: Final = 100
 _COLORS: Final = {"critical": "red", "warning": "yellow", "info": "cyan"}
-_REFUSED: Final = frozenset({Error.GROUP_AUTHORIZATION_FAILED, Error.CLUSTER_AUTHORIZATION_FAILED})
+_NOT_AUTHORIZED: Final = frozenset({Error.GROUP_AUTHORIZATION_FAILED, Error.CLUSTER_AUTHORIZATION_FAILED})
 
 
 def watch(
@@ -68,9 +68,9 @@ def watch(
     --once: is active), 2 unknown, 3 bad input.
     """
     try:
-        plan = _plan(group, for_, once, interval, rules)
+        options = _parse_options(group, for_, once, interval, rules)
         if prometheus:
-            _print_rules(plan)
+            _print_rules(options)
             return
         where = str(client_settings(bootstrap, config)["bootstrap.servers"])
         admin = open_admin(bootstrap, config)
@@ -78,35 +78,37 @@ def watch(
         warn(str(error))
         raise typer.Exit(BAD_INPUT) from None
     with admin, _stop_at_sigterm():
-        code = _Watcher(admin, where, plan, as_json=as_json).run()
+        code = _Watcher(admin, where, options, as_json=as_json).run()
     raise typer.Exit(code)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _Options:
     groups: tuple[str, ...]
-    length_s: float | None
+    duration_s: float | None
     interval_s: float
     once: bool
     rules: "tuple[Alert, ...]"
-    adapted: bool
+    has_own_rules: bool
 
 
-def _plan(groups: Sequence[str] | None, length: str | None, once: bool, interval: str, rules: Path | None) -> _Plan:
+def _parse_options(
+    groups: Sequence[str] | None, duration: str | None, once: bool, interval: str, rules: Path | None
+) -> _Options:
     from slackwater.doctor.alerts.rules import ALERTS, adapt_rules
 
-    if once and length is not None:
+    if once and duration is not None:
         raise UsageError("--once and --for exclude each other. Use one of them.")
-    length_ms = None if length is None else duration_ms(length, "--for")
+    run_ms = None if duration is None else duration_ms(duration, "--for")
     interval_ms = duration_ms(interval, "--interval")
     if interval_ms < MIN_INTERVAL_MS:
         raise UsageError(f"--interval {interval} is too short. Use 0.1s or more.")
-    chosen = ALERTS if rules is None else adapt_rules(_toml(rules), f"--rules {rules}")
-    length_s = None if length_ms is None else length_ms / 1000
-    return _Plan(tuple(dict.fromkeys(groups or ())), length_s, interval_ms / 1000, once, chosen, rules is not None)
+    alerts = ALERTS if rules is None else adapt_rules(_read_toml(rules), f"--rules {rules}")
+    duration_s = None if run_ms is None else run_ms / 1000
+    return _Options(tuple(dict.fromkeys(groups or ())), duration_s, interval_ms / 1000, once, alerts, rules is not None)
 
 
-def _toml(path: Path) -> dict[str, object]:
+def _read_toml(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -115,8 +117,8 @@ def _toml(path: Path) -> dict[str, object]:
         raise UsageError(f"--rules {path} is not TOML: {error}.") from None
 
 
-def _print_rules(plan: _Plan) -> None:
-    if plan.adapted:
+def _print_rules(options: _Options) -> None:
+    if options.has_own_rules:
         raise UsageError("--prometheus prints the default rules and ignores --rules. Edit the printed file instead.")
     from slackwater.doctor.alerts.rules import prometheus_rules
 
@@ -145,11 +147,11 @@ class _RunSummary:
     """Counts for the end of the run."""
 
     began: float
-    looks: int = 0
-    failed: int = 0
+    checks: int = 0
+    failed_checks: int = 0
     missing: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)
-    seen: set[str] = field(default_factory=set)
+    unauthorized: set[str] = field(default_factory=set)
+    observed: set[str] = field(default_factory=set)
     error: str | None = None
     """The error of the current series of failing checks."""
 
@@ -157,15 +159,15 @@ class _RunSummary:
 class _Watcher:
     """One run of the command."""
 
-    def __init__(self, admin: "Admin", where: str, plan: _Plan, *, as_json: bool) -> None:
+    def __init__(self, admin: "Admin", where: str, options: _Options, *, as_json: bool) -> None:
         from slackwater.client.admin.group_log import GroupLogFollower
         from slackwater.doctor.alerts.monitor import AlertMonitor
 
         self._admin = admin
         self._where = where
-        self._plan = plan
+        self._options = options
         self._as_json = as_json
-        self._monitor = AlertMonitor(plan.rules)
+        self._monitor = AlertMonitor(options.rules)
         self._follower = GroupLogFollower(_now_ms() - HISTORY_MS)
         self._summary = _RunSummary(time.monotonic())
         self._preparing: set[str] = set()
@@ -176,21 +178,21 @@ class _Watcher:
         try:
             while True:
                 self._check()
-                left_s = self._left_s()
-                if left_s <= 0:
+                remaining_s = self._remaining_s()
+                if remaining_s <= 0:
                     break
-                time.sleep(min(self._plan.interval_s, left_s))
+                time.sleep(min(self._options.interval_s, remaining_s))
         except KeyboardInterrupt:
             pass
         self._clear_status()
-        return self._close()
+        return self._finish()
 
-    def _left_s(self) -> float:
-        if self._plan.once:
+    def _remaining_s(self) -> float:
+        if self._options.once:
             return 0
-        if self._plan.length_s is None:
-            return self._plan.interval_s
-        return self._plan.length_s - (time.monotonic() - self._summary.began)
+        if self._options.duration_s is None:
+            return self._options.interval_s
+        return self._options.duration_s - (time.monotonic() - self._summary.began)
 
     # --- one check ----------------------------------------------------------------------------------------------------
 
@@ -198,32 +200,34 @@ class _Watcher:
         try:
             snapshot = self._snapshot()
         except SlackwaterError as error:
-            self._note_failure(str(error))
+            self._on_failed_check(str(error))
             return
         if self._summary.error is not None:
             self._report_error(None)
-        self._summary.looks += 1
+        self._summary.checks += 1
         notices = self._monitor.observe(snapshot)
-        if self._monitor.snapshots == 1 and not (self._plan.once and self._summary.missing):
+        if self._monitor.snapshots == 1 and not (self._options.once and self._summary.missing):
             self._report_start(snapshot)
         for notice in notices:
-            self._report(notice)
+            self._print_notice(notice)
         self._show_status(snapshot)
 
     def _snapshot(self) -> "ClusterSnapshot":
         from slackwater.client.admin.generations import EVENTS_TOPIC, OFFSETS_TOPIC
         from slackwater.doctor.alerts.monitor import ClusterSnapshot
 
-        names = self._plan.groups or self._group_ids()
+        names = self._options.groups or self._group_ids()
         described = self._describe(names)
         entries = self._admin.follow_groups(self._follower, names)
         offsets = self._admin.group_offsets(described)
-        self._summary.seen |= {group.group_id for group in described}
+        self._summary.observed |= {group.group_id for group in described}
         return ClusterSnapshot(
             time_ms=_now_ms(),
             groups={group.group_id: _group_snapshot(group, offsets.get(group.group_id, [])) for group in described},
-            generations=_generations(entries, self._plan.groups),
-            events=[event for event in entries.events if not self._plan.groups or event.group in self._plan.groups],
+            generations=_generations(entries, self._options.groups),
+            events=[
+                event for event in entries.events if not self._options.groups or event.group in self._options.groups
+            ],
             has_events=EVENTS_TOPIC in entries.topics,
             has_offsets=OFFSETS_TOPIC in entries.topics,
             known_since_ms=self._follower.known_since_ms if entries.topics else None,
@@ -236,44 +240,44 @@ class _Watcher:
 
     def _describe(self, names: Sequence[str]) -> list["GroupDescription"]:
         """Describe the groups; for those in PreparingRebalance at two checks in a row also find the awaited members."""
-        descriptions = self._each(names)
+        descriptions = self._describe_each(names)
         preparing = {group.group_id for group in descriptions if group.state == "PreparingRebalance"}
         if waiting := sorted(preparing & self._preparing):
-            detailed = {group.group_id: group for group in self._each(waiting, find_generation=True)}
+            detailed = {group.group_id: group for group in self._describe_each(waiting, find_generation=True)}
             descriptions = [detailed.get(group.group_id, group) for group in descriptions]
         self._preparing = preparing
         return descriptions
 
-    def _each(self, names: Sequence[str], *, find_generation: bool = False) -> list["GroupDescription"]:
+    def _describe_each(self, names: Sequence[str], *, find_generation: bool = False) -> list["GroupDescription"]:
         try:
             return self._admin.describe_groups(names, find_generation=find_generation)
         except BrokerError as error:
-            if error.error is not Error.GROUP_ID_NOT_FOUND and error.error not in _REFUSED:
+            if error.error is not Error.GROUP_ID_NOT_FOUND and error.error not in _NOT_AUTHORIZED:
                 raise
         descriptions: list[GroupDescription] = []
         for name in names:  # one of them does not exist or is not authorized: find out which
             try:
                 descriptions += self._admin.describe_groups([name], find_generation=find_generation)
             except BrokerError as error:
-                self._note_absence(name, error)
+                self._report_missing_group(name, error)
         return descriptions
 
-    def _note_absence(self, name: str, error: BrokerError) -> None:
-        if error.error in _REFUSED:
-            if name not in self._summary.refused:
+    def _report_missing_group(self, name: str, error: BrokerError) -> None:
+        if error.error in _NOT_AUTHORIZED:
+            if name not in self._summary.unauthorized:
                 self._warn(f"Group {name} cannot be described: {error.error.name}. Grant DESCRIBE on it.")
-            self._summary.refused.add(name)
+            self._summary.unauthorized.add(name)
         elif error.error is not Error.GROUP_ID_NOT_FOUND:
             raise error
-        elif self._plan.groups:
+        elif self._options.groups:
             if name not in self._summary.missing:
                 self._warn(str(error))
             self._summary.missing.add(name)
 
-    def _note_failure(self, what: str) -> None:
-        self._summary.failed += 1
+    def _on_failed_check(self, message: str) -> None:
+        self._summary.failed_checks += 1
         if self._summary.error is None:
-            self._report_error(what)
+            self._report_error(message)
 
     # --- output -------------------------------------------------------------------------------------------------------
 
@@ -282,9 +286,9 @@ class _Watcher:
         self._clear_status()
         warn(text)
 
-    def _report_error(self, what: str | None) -> None:
-        self._summary.error = what
-        self._warn(what if what is not None else f"{self._where} is reachable again.")
+    def _report_error(self, message: str | None) -> None:
+        self._summary.error = message
+        self._warn(message if message is not None else f"{self._where} is reachable again.")
 
     def _report_start(self, snapshot: "ClusterSnapshot") -> None:
         sources = sorted({str(self._monitor.rebalance_source(group)) for group in snapshot.groups.values()})
@@ -299,7 +303,7 @@ class _Watcher:
                     "groups": sorted(snapshot.groups),
                     "counted_by": sources,
                     "not_measured": unmeasured,
-                    "rules": [rule.name for rule in self._plan.rules],
+                    "rules": [rule.name for rule in self._options.rules],
                 }
             )
             return
@@ -308,7 +312,7 @@ class _Watcher:
         for name in unmeasured:
             self._warn(f"{name} is not measured: this cluster has no __group_events. Use the clients' metrics.")
 
-    def _report(self, notice: "AlertNotice") -> None:
+    def _print_notice(self, notice: "AlertNotice") -> None:
         if self._as_json:
             emit(_json(notice))
             return
@@ -316,7 +320,7 @@ class _Watcher:
         typer.echo(_line(notice))
 
     def _show_status(self, snapshot: "ClusterSnapshot") -> None:
-        if self._as_json or self._plan.once or not sys.stderr.isatty():
+        if self._as_json or self._options.once or not sys.stderr.isatty():
             return
         firing = len(self._monitor.firing)
         alerts = count(firing, "alert") if firing else "no alerts"
@@ -332,34 +336,34 @@ class _Watcher:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def _close(self) -> int:
-        code = self._code()
-        if self._plan.once:
+    def _finish(self) -> int:
+        code = self._exit_code()
+        if self._options.once:
             for notice in self._monitor.pending:
-                self._report(notice)
+                self._print_notice(notice)
         if self._as_json:
             emit(self._summary_json(code))
         elif code != BAD_INPUT:
             typer.echo(self._summary_text(code))
         return code
 
-    def _code(self) -> int:
+    def _exit_code(self) -> int:
         if self._monitor.fired:
             return FIRED
-        if not self._summary.looks:
+        if not self._summary.checks:
             return UNKNOWN_STATE
-        unseen = set(self._plan.groups) - self._summary.seen
-        if unseen and self._plan.once and not unseen <= self._summary.refused:
+        unobserved = set(self._options.groups) - self._summary.observed
+        if unobserved and self._options.once and not unobserved <= self._summary.unauthorized:
             return BAD_INPUT
-        return UNKNOWN_STATE if unseen or (self._summary.refused and not self._summary.seen) else NO_ALERT
+        return UNKNOWN_STATE if unobserved or (self._summary.unauthorized and not self._summary.observed) else NO_ALERT
 
     def _summary_text(self, code: int) -> str:
         summary = self._summary
         seconds = round(time.monotonic() - summary.began)
-        text = f"{count(summary.looks, 'check')} of {count(len(summary.seen), 'group')} in {seconds} s"
-        failed = f", {summary.failed} failed" if summary.failed else ""
-        if not summary.looks:
-            return f"{count(summary.failed, 'check')} in {seconds} s, none succeeded: state unknown."
+        text = f"{count(summary.checks, 'check')} of {count(len(summary.observed), 'group')} in {seconds} s"
+        failed = f", {summary.failed_checks} failed" if summary.failed_checks else ""
+        if not summary.checks:
+            return f"{count(summary.failed_checks, 'check')} in {seconds} s, none succeeded: state unknown."
         if code == FIRED:
             names = sorted({f"{notice.group} {notice.alert.name}" for notice in self._monitor.fired})
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
@@ -372,11 +376,11 @@ class _Watcher:
             "event": "account",
             "time_ms": _now_ms(),
             "seconds": round(time.monotonic() - summary.began, 3),
-            "looks": summary.looks,
-            "failed_looks": summary.failed,
-            "groups": sorted(summary.seen),
-            "missing": sorted(summary.missing - summary.seen),
-            "refused": sorted(summary.refused),
+            "checks": summary.checks,
+            "failed_checks": summary.failed_checks,
+            "groups": sorted(summary.observed),
+            "missing": sorted(summary.missing - summary.observed),
+            "refused": sorted(summary.unauthorized),
             "fired": [{"group": notice.group, "rule": notice.alert.name} for notice in self._monitor.fired],
             "firing": [{"group": notice.group, "rule": notice.alert.name} for notice in self._monitor.firing],
             "exit_code": code,
@@ -430,7 +434,7 @@ def _generations(entries: "GroupLogEntries", groups: Sequence[str]) -> "list[Obs
 
 def _json(notice: "AlertNotice") -> dict[str, object]:
     return {
-        "event": f"alert_{notice.transition}",
+        "event": f"alert_{notice.state}",
         "time_ms": notice.time_ms,
         "group": notice.group,
         "rule": notice.alert.name,
@@ -441,24 +445,22 @@ def _json(notice: "AlertNotice") -> dict[str, object]:
         "limit": notice.alert.limit,
         "for_s": notice.alert.for_s,
         "since_ms": notice.since_ms,
-        "seen": notice.seen,
+        "seen": notice.description,
         "first_action": notice.alert.first_action,
     }
 
 
 def _line(notice: "AlertNotice") -> str:
-    from slackwater.doctor.alerts.monitor import AlertTransition
+    from slackwater.doctor.alerts.monitor import AlertState
 
     rule = notice.alert
-    word = {AlertTransition.BEGAN: "ALERT", AlertTransition.ENDED: "ended", AlertTransition.PENDING: "pending"}[
-        notice.transition
-    ]
-    tone = {AlertTransition.BEGAN: _COLORS.get(rule.severity), AlertTransition.ENDED: "green"}.get(notice.transition)
+    word = {AlertState.BEGAN: "ALERT", AlertState.ENDED: "ended", AlertState.PENDING: "pending"}[notice.state]
+    tone = {AlertState.BEGAN: _COLORS.get(rule.severity), AlertState.ENDED: "green"}.get(notice.state)
     head = typer.style(f"{word:<7}", fg=tone) if tone is not None and sys.stdout.isatty() else f"{word:<7}"
-    text = f"{clock(notice.time_ms)}  {head}  {notice.group}  {rule.name}: {notice.seen}"
-    if notice.transition is AlertTransition.BEGAN:
+    text = f"{clock(notice.time_ms)}  {head}  {notice.group}  {rule.name}: {notice.description}"
+    if notice.state is AlertState.BEGAN:
         return f"{text}. First: {rule.first_action}."
     lasted = count(round((notice.time_ms - notice.since_ms) / 1000), "second")
-    if notice.transition is AlertTransition.PENDING:
+    if notice.state is AlertState.PENDING:
         return f"{text}; for {lasted} so far, an alert after {rule.for_s}."
     return f"{text}; it lasted {lasted}."

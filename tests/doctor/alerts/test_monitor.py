@@ -7,7 +7,7 @@ import pytest
 from slackwater.doctor.alerts.monitor import (
     AlertMonitor,
     AlertNotice,
-    AlertTransition,
+    AlertState,
     ClusterSnapshot,
     ObservedGeneration,
     ObservedGroup,
@@ -92,8 +92,8 @@ def started(at_s: float, trigger: Trigger = Trigger.MEMBER_JOIN) -> GroupEvent:
     return event(EventKind.REBALANCE_STARTED, at_s, trigger=trigger, detail=detail)
 
 
-def names(notices: Iterable[AlertNotice], transition: AlertTransition = AlertTransition.BEGAN) -> list[str]:
-    return [notice.alert.name for notice in notices if notice.transition is transition]
+def names(notices: Iterable[AlertNotice], state: AlertState = AlertState.BEGAN) -> list[str]:
+    return [notice.alert.name for notice in notices if notice.state is state]
 
 
 # --- more than one rebalance per hour ---------------------------------------------------------------------------------
@@ -103,11 +103,11 @@ def test_rebalance_alert_ends_after_an_hour() -> None:
     monitor = AlertMonitor()
     assert monitor.observe(snapshot(0, group_snapshot(), [formed(7, -50)])) == []
     (began,) = monitor.observe(snapshot(5, group_snapshot(), [formed(8, 4)]))
-    assert (began.transition, began.alert.name, began.value) == (AlertTransition.BEGAN, "RebalancesTooOften", 2)
-    assert began.seen == "2 rebalances in the last hour, the last 1.0 s ago"
+    assert (began.state, began.alert.name, began.value) == (AlertState.BEGAN, "RebalancesTooOften", 2)
+    assert began.description == "2 rebalances in the last hour, the last 1.0 s ago"
     assert monitor.observe(snapshot(10, group_snapshot())) == []
     (ended,) = monitor.observe(snapshot(3600 - 49, group_snapshot()))
-    assert (ended.transition, ended.alert.name) == (AlertTransition.ENDED, "RebalancesTooOften")
+    assert (ended.state, ended.alert.name) == (AlertState.ENDED, "RebalancesTooOften")
     assert names(monitor.fired) == ["RebalancesTooOften"]
     assert monitor.firing == []
 
@@ -269,9 +269,9 @@ def test_failure_alert_ends_after_ten_minutes() -> None:
         )
     )
     assert monitor.observe(snapshot(590, group_snapshot(), by=RebalanceSource.EVENTS)) == []
-    assert names(
-        monitor.observe(snapshot(600, group_snapshot(), by=RebalanceSource.EVENTS)), AlertTransition.ENDED
-    ) == ["RebalancesFail"]
+    assert names(monitor.observe(snapshot(600, group_snapshot(), by=RebalanceSource.EVENTS)), AlertState.ENDED) == [
+        "RebalancesFail"
+    ]
 
 
 def test_long_rebalance_fires_by_its_duration() -> None:
@@ -292,13 +292,13 @@ def test_stuck_rebalance_fires_and_names_members() -> None:
     assert [notice.alert.name for notice in monitor.pending] == ["RebalanceStuck"]
     began = monitor.observe(snapshot(60, preparing))
     assert names(began) == ["RebalanceStuck"]
-    assert began[0].seen == "in PreparingRebalance for 60 s, waiting for b"
+    assert began[0].description == "in PreparingRebalance for 60 s, waiting for b"
     assert names(monitor.observe(snapshot(65, preparing))) == ["RebalanceTooLong"]
     ended = monitor.observe(snapshot(70, group_snapshot(), [formed(8, 68)]))
     # The duration alert stays for ten minutes.
-    assert names(ended, AlertTransition.ENDED) == ["RebalanceStuck"]
+    assert names(ended, AlertState.ENDED) == ["RebalanceStuck"]
     assert names(monitor.firing) == ["RebalanceTooLong"]
-    assert monitor.firing[0].seen == "a rebalance took 68 s"
+    assert monitor.firing[0].description == "a rebalance took 68 s"
 
 
 def test_consecutive_rebalances_are_not_one_long_rebalance() -> None:
@@ -324,8 +324,8 @@ def test_lag_without_commits_fires_after_five_minutes() -> None:
     for at in range(0, 300, 50):
         assert monitor.observe(snapshot(at, group_snapshot(committed={P0: 5}, lag=10 + at))) == []
     (began,) = monitor.observe(snapshot(300, group_snapshot(committed={P0: 5}, lag=400)))
-    assert (began.alert.name, began.seen) == ("NoProgress", "no offset committed for 5 min, lag 400")
-    assert names(monitor.observe(snapshot(305, group_snapshot(committed={P0: 6}, lag=400))), AlertTransition.ENDED) == [
+    assert (began.alert.name, began.description) == ("NoProgress", "no offset committed for 5 min, lag 400")
+    assert names(monitor.observe(snapshot(305, group_snapshot(committed={P0: 6}, lag=400))), AlertState.ENDED) == [
         "NoProgress"
     ]
 
@@ -353,8 +353,8 @@ def test_idle_members_fire_after_ten_minutes() -> None:
     monitor = AlertMonitor()
     assert monitor.observe(snapshot(0, idle, [formed(7, -590)])) == []
     (began,) = monitor.observe(snapshot(10, idle))
-    assert (began.alert.name, began.seen) == ("IdleMembers", "1 of 3 members have no partition: c")
-    assert names(monitor.observe(snapshot(15, group_snapshot())), AlertTransition.ENDED) == ["IdleMembers"]
+    assert (began.alert.name, began.description) == ("IdleMembers", "1 of 3 members have no partition: c")
+    assert names(monitor.observe(snapshot(15, group_snapshot())), AlertState.ENDED) == ["IdleMembers"]
 
 
 def test_group_without_records_is_idle_since_known_time() -> None:
@@ -377,7 +377,7 @@ def test_alerts_of_a_deleted_group_end() -> None:
     monitor = AlertMonitor()
     monitor.observe(snapshot(0, group_snapshot(), [formed(7, -900), formed(8, -60)]))
     (ended,) = monitor.observe(snapshot(5, None))
-    assert (ended.transition, ended.group, ended.seen) == (AlertTransition.ENDED, "g", "the group no longer exists")
+    assert (ended.state, ended.group, ended.description) == (AlertState.ENDED, "g", "the group no longer exists")
     assert monitor.firing == []
 
 

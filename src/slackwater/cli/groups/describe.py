@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, open_admin
-from slackwater.cli.groups.shown import (
+from slackwater.cli.groups.formatting import (
     STATES,
     broker_name,
     generation_text,
@@ -19,6 +18,7 @@ from slackwater.cli.groups.shown import (
     total_lag,
     waiting_text,
 )
+from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, open_admin
 from slackwater.cli.printing import emit, facts, heading, table
 from slackwater.group.errors import UsageError
 

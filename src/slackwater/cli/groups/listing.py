@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, open_admin
-from slackwater.cli.groups.shown import broker_json, broker_name, total_lag
+from slackwater.cli.groups.formatting import broker_json, broker_name, total_lag
+from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, open_admin
 from slackwater.cli.printing import emit, table, warn
 
 if TYPE_CHECKING:

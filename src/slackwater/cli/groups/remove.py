@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slackwater.cli.connecting import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
-from slackwater.cli.groups.shown import partitions_text
+from slackwater.cli.groups.formatting import partitions_text
+from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
 from slackwater.cli.printing import count, emit, table, warn
 from slackwater.group.errors import BrokerError, Error, UsageError
 

@@ -6,7 +6,7 @@ Invariants:
   group. If none of these is readable, a change of members or partitions between two snapshots counts as one rebalance,
   which can be too few.
 - As in a history, a group's start and the follow-up of a cooperative rebalance are not counted.
-- A rule fires when its measure has been above its limit for the rule's duration. The begin is taken from the records if
+- A rule fires when its measure has been above its limit for the rule's duration. The start is taken from the records if
   they contain it, else from the snapshots; nothing is assumed about the time before the first snapshot.
 - Rules that cannot be measured are listed (`not_measured`).
 """
@@ -111,8 +111,8 @@ class ClusterSnapshot:
     """Time since which all records are known."""
 
 
-class AlertTransition(StrEnum):
-    """A change of an alert."""
+class AlertState(StrEnum):
+    """The state of an alert in a notice."""
 
     BEGAN = "began"
     ENDED = "ended"
@@ -124,19 +124,19 @@ class AlertTransition(StrEnum):
 class AlertNotice:
     """An alert of a group that began, ended, or is pending."""
 
-    transition: AlertTransition
+    state: AlertState
     time_ms: int
     group: str
     alert: Alert
     value: float
     since_ms: int
-    seen: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Measurement:
     value: float
-    seen: str
+    description: str
     since_ms: int | None = None
     """Time since which the value has been above the limit, if recorded."""
 
@@ -144,84 +144,93 @@ class _Measurement:
 @dataclass(slots=True)
 class _ObservedRebalance:
     time_ms: int
-    counted: bool
+    is_counted: bool
 
 
 @dataclass(slots=True)
-class _PendingAlert:
+class _ExceededRule:
     since_ms: int
     fires: bool
-    measured: _Measurement
+    measurement: _Measurement
 
 
 @dataclass(slots=True)
 class _GroupMonitor:
     """The state of one group between snapshots."""
 
-    numbers: dict[int, ObservedGeneration] = field(default_factory=dict)
-    rounds: list[_ObservedRebalance] = field(default_factory=list)
+    generations: dict[int, ObservedGeneration] = field(default_factory=dict)
+    rebalances: list[_ObservedRebalance] = field(default_factory=list)
     failures: list[tuple[int, str]] = field(default_factory=list)
-    lengths: list[tuple[int, int]] = field(default_factory=list)
+    durations: list[tuple[int, int]] = field(default_factory=list)
     """End and duration of rebalances."""
-    last: ObservedGeneration | None = None
-    empty: bool = False
-    starting_ms: int | None = None
+    last_generation: ObservedGeneration | None = None
+    is_empty: bool = False
+    last_start_generation_ms: int | None = None
     """Time of the last generation of the group's start; None if the start is over."""
-    started_ms: int = 0
+    start_began_ms: int = 0
     """Time of the first generation of the group's start."""
-    follows_up: bool = False
-    seen: ObservedGroup | None = None
-    settled: frozenset[tuple[str, tuple[TopicPartition, ...] | None]] | None = None
+    is_follow_up: bool = False
+    """The rebalance in progress is the follow-up of a cooperative rebalance."""
+    last_observed: ObservedGroup | None = None
+    stable_assignment: frozenset[tuple[str, tuple[TopicPartition, ...] | None]] | None = None
     """The assignment when the group was last Stable; None before that and after it was empty."""
-    disturbed: bool = False
+    rebalanced_since_stable: bool = False
     rebalancing_since_ms: int | None = None
     preparing_since_ms: int | None = None
-    progress_ms: int | None = None
-    holding: dict[str, _PendingAlert] = field(default_factory=dict)
+    last_progress_ms: int | None = None
+    alerts: dict[str, _ExceededRule] = field(default_factory=dict)
 
     # ---- rebalances
 
-    def formed(self, generation: ObservedGeneration) -> None:
+    def add_generation(self, generation: ObservedGeneration) -> None:
         """Count a generation, once."""
-        if self.last is not None and generation.number < self.last.number and generation.time_ms > self.last.time_ms:
-            self.numbers.clear()  # the group was deleted and created again
-            self.empty = True
-        if generation.number in self.numbers:
+        if (
+            self.last_generation is not None
+            and generation.number < self.last_generation.number
+            and generation.time_ms > self.last_generation.time_ms
+        ):
+            self.generations.clear()  # the group was deleted and created again
+            self.is_empty = True
+        if generation.number in self.generations:
             return
-        self.numbers[generation.number] = generation
+        self.generations[generation.number] = generation
         if generation.members is not None and not generation.members:
-            self.empty = True
+            self.is_empty = True
             return
-        starts = self._starts(generation)
-        if starts and self.starting_ms is None:
-            self.started_ms = generation.time_ms
-        self.rounds.append(
+        is_start = self._is_part_of_start(generation)
+        if is_start and self.last_start_generation_ms is None:
+            self.start_began_ms = generation.time_ms
+        self.rebalances.append(
             _ObservedRebalance(
-                generation.time_ms, not starts and not self.follows_up and not self._follows_up(generation)
+                generation.time_ms, not is_start and not self.is_follow_up and not self._is_follow_up(generation)
             )
         )
-        self.starting_ms = generation.time_ms if starts else None
-        self.empty, self.follows_up, self.last = False, False, generation
+        self.last_start_generation_ms = generation.time_ms if is_start else None
+        self.is_empty, self.is_follow_up, self.last_generation = False, False, generation
 
-    def _starts(self, generation: ObservedGeneration) -> bool:
+    def _is_part_of_start(self, generation: ObservedGeneration) -> bool:
         """Return whether it belongs to the group's start.
 
-        The start is over when a generation lasted for the initial delay or when a member left: a storm can be as fast
-        as a start.
+        The start is over when a generation lasted for the initial delay or when a member left: recurring rebalances
+        can be as fast as a start.
         """
         first = _FIRST_EPOCHS if generation.is_epoch else _FIRST_GENERATION
-        if self.empty or generation.number <= first:
+        if self.is_empty or generation.number <= first:
             return True
-        if self.last is None or self.starting_ms is None or generation.time_ms - self.starting_ms > INITIAL_DELAY_MS:
+        if (
+            self.last_generation is None
+            or self.last_start_generation_ms is None
+            or generation.time_ms - self.last_start_generation_ms > INITIAL_DELAY_MS
+        ):
             return False
-        if generation.members is not None and self.last.members is not None:
-            return self.last.members <= generation.members
-        if generation.size is not None and self.last.size is not None:
-            return self.last.size <= generation.size
-        return generation.time_ms - self.started_ms <= _MAX_START_MS
+        if generation.members is not None and self.last_generation.members is not None:
+            return self.last_generation.members <= generation.members
+        if generation.size is not None and self.last_generation.size is not None:
+            return self.last_generation.size <= generation.size
+        return generation.time_ms - self.start_began_ms <= _MAX_START_MS
 
-    def _follows_up(self, generation: ObservedGeneration) -> bool:
-        before = self.last
+    def _is_follow_up(self, generation: ObservedGeneration) -> bool:
+        before = self.last_generation
         return (
             before is not None
             and generation.cooperative
@@ -230,33 +239,35 @@ class _GroupMonitor:
             and generation.time_ms - before.time_ms <= FOLLOW_UP_MS
         )
 
-    def written(self, generation: ObservedGeneration) -> None:
+    def add_recorded_generation(self, generation: ObservedGeneration) -> None:
         """Count a generation from `__consumer_offsets`: its rebalance is complete."""
-        self.formed(generation)
-        self._over(generation.time_ms)
+        self.add_generation(generation)
+        self._end_rebalance(generation.time_ms)
 
-    def _over(self, time_ms: int, *, timed: bool = True) -> None:
-        """End the rebalance in progress; `timed` is false if its duration is not known from this time."""
-        if timed and self.rebalancing_since_ms is not None and self.rebalancing_since_ms <= time_ms:
-            self.lengths.append((time_ms, time_ms - self.rebalancing_since_ms))
+    def _end_rebalance(self, time_ms: int, *, is_timed: bool = True) -> None:
+        """End the rebalance in progress; `is_timed` is false if its duration is not known from this time."""
+        if is_timed and self.rebalancing_since_ms is not None and self.rebalancing_since_ms <= time_ms:
+            self.durations.append((time_ms, time_ms - self.rebalancing_since_ms))
         self.rebalancing_since_ms = self.preparing_since_ms = None
 
     def apply_event(self, event: GroupEvent) -> None:
         """Apply an event of the coordinator."""
         match event.kind:
             case EventKind.GROUP_CREATED | EventKind.GROUP_EMPTIED | EventKind.GROUP_DELETED:
-                self.empty = True
-                self._over(event.time_ms, timed=False)
+                self.is_empty = True
+                self._end_rebalance(event.time_ms, is_timed=False)
             case EventKind.REBALANCE_STARTED:
-                self.follows_up = event.trigger is Trigger.COOPERATIVE_FOLLOWUP
+                self.is_follow_up = event.trigger is Trigger.COOPERATIVE_FOLLOWUP
                 self.rebalancing_since_ms = self.preparing_since_ms = event.time_ms
             case EventKind.GENERATION_FORMED if event.generation is not None:
-                self.formed(ObservedGeneration(event.group, event.time_ms, event.generation, size=event.members))
+                self.add_generation(
+                    ObservedGeneration(event.group, event.time_ms, event.generation, size=event.members)
+                )
                 self.preparing_since_ms = None
             case EventKind.REBALANCE_COMPLETED:
-                self._over(event.time_ms, timed=False)
+                self._end_rebalance(event.time_ms, is_timed=False)
                 if isinstance(event.detail, RebalanceCompleted):
-                    self.lengths.append((event.time_ms, event.detail.duration_ms))
+                    self.durations.append((event.time_ms, event.detail.duration_ms))
             case EventKind.REBALANCE_FAILED | EventKind.JOIN_REFUSED if isinstance(
                 event.detail, RebalanceFailed | JoinRefused
             ):
@@ -267,43 +278,55 @@ class _GroupMonitor:
 
     def update(self, now: ObservedGroup, time_ms: int, source: RebalanceSource) -> None:
         """Apply the current state of the group, after the records."""
-        before, self.seen = self.seen, now
+        before, self.last_observed = self.last_observed, now
         if now.epoch is not None:
-            self._note_epoch(now, now.epoch, time_ms)
+            self._apply_epoch(now, now.epoch, time_ms)
         elif source is RebalanceSource.SNAPSHOTS:
-            self._note_change(now, time_ms)
+            self._compare_stable_assignment(now, time_ms)
         if now.state in WITHOUT_MEMBERS:
-            self.empty = True
-        self._note_state(now.state, time_ms, timed=source is not RebalanceSource.EVENTS)
-        moved = before is None or before.committed != now.committed
-        if moved or not now.members or not now.lag:
-            self.progress_ms = time_ms
+            self.is_empty = True
+        self._apply_state(now.state, time_ms, is_timed=source is not RebalanceSource.EVENTS)
+        has_progress = before is None or before.committed != now.committed
+        if has_progress or not now.members or not now.lag:
+            self.last_progress_ms = time_ms
 
-    def _note_epoch(self, now: ObservedGroup, epoch: int, time_ms: int) -> None:
-        if not self.numbers:  # nothing is known before the first snapshot
-            self.numbers[epoch] = self.last = ObservedGeneration(now.group, time_ms, epoch, is_epoch=True)
+    def _apply_epoch(self, now: ObservedGroup, epoch: int, time_ms: int) -> None:
+        if not self.generations:  # nothing is known before the first snapshot
+            self.generations[epoch] = self.last_generation = ObservedGeneration(
+                now.group, time_ms, epoch, is_epoch=True
+            )
             return
-        for number in range(max(self.numbers) + 1, epoch + 1):
-            self.formed(ObservedGeneration(now.group, time_ms, number, is_epoch=True))
-        if now.state in WITHOUT_MEMBERS and self.rounds and self.last is not None and self.last.number == epoch:
-            self.rounds[-1].counted = False  # the last member left: there is nothing to rebalance
+        for number in range(max(self.generations) + 1, epoch + 1):
+            self.add_generation(ObservedGeneration(now.group, time_ms, number, is_epoch=True))
+        if (
+            now.state in WITHOUT_MEMBERS
+            and self.rebalances
+            and self.last_generation is not None
+            and self.last_generation.number == epoch
+        ):
+            self.rebalances[-1].is_counted = False  # the last member left: there is nothing to rebalance
 
-    def _note_change(self, now: ObservedGroup, time_ms: int) -> None:
+    def _compare_stable_assignment(self, now: ObservedGroup, time_ms: int) -> None:
         """Compare Stable snapshots only: during a rebalance the partitions are unknown."""
         if now.state in WITHOUT_MEMBERS:
-            self.settled = None
-        self.disturbed = self.disturbed or now.state in REBALANCING
+            self.stable_assignment = None
+        self.rebalanced_since_stable = self.rebalanced_since_stable or now.state in REBALANCING
         if now.state != STABLE:
             return
-        settled = frozenset((member.member_id, member.partitions) for member in now.members)
-        started = self.settled is None and self.empty
-        if started or (self.settled is not None and (self.disturbed or settled != self.settled)):
-            self.formed(ObservedGeneration(now.group, time_ms, max(self.numbers, default=_FIRST_GENERATION) + 1))
-        self.settled, self.disturbed = settled, False
+        assignment = frozenset((member.member_id, member.partitions) for member in now.members)
+        started = self.stable_assignment is None and self.is_empty
+        if started or (
+            self.stable_assignment is not None
+            and (self.rebalanced_since_stable or assignment != self.stable_assignment)
+        ):
+            self.add_generation(
+                ObservedGeneration(now.group, time_ms, max(self.generations, default=_FIRST_GENERATION) + 1)
+            )
+        self.stable_assignment, self.rebalanced_since_stable = assignment, False
 
-    def _note_state(self, state: str, time_ms: int, *, timed: bool) -> None:
+    def _apply_state(self, state: str, time_ms: int, *, is_timed: bool) -> None:
         if state not in REBALANCING:
-            self._over(time_ms, timed=timed)
+            self._end_rebalance(time_ms, is_timed=is_timed)
             return
         if self.rebalancing_since_ms is None:
             self.rebalancing_since_ms = time_ms
@@ -312,61 +335,62 @@ class _GroupMonitor:
         elif self.preparing_since_ms is None:
             self.preparing_since_ms = time_ms
 
-    # ---- measures
+    # ---- measurements
 
-    def measured(self, time_ms: int, known_since_ms: int | None) -> dict[str, _Measurement]:
+    def measure(self, time_ms: int, known_since_ms: int | None) -> dict[str, _Measurement]:
         """Return the measurements for the rules."""
-        self._forget(time_ms)
-        assert self.seen is not None
-        counted = [round_ for round_ in self.rounds if round_.counted]
+        self._drop_old_entries(time_ms)
+        assert self.last_observed is not None
+        counted = [rebalance for rebalance in self.rebalances if rebalance.is_counted]
         return {
-            "rebalances_per_hour": _Measurement(len(counted), _often(counted, time_ms)),
-            "failed_rebalances": _Measurement(len(self.failures), _failures(self.failures)),
-            "longest_rebalance_s": self._longest(time_ms),
-            "stalled": self._stalled(time_ms),
-            "preparing": self._preparing(time_ms),
-            "idle_members": self._idle(known_since_ms),
+            "rebalances_per_hour": _Measurement(len(counted), _describe_rebalances(counted, time_ms)),
+            "failed_rebalances": _Measurement(len(self.failures), _describe_failures(self.failures)),
+            "longest_rebalance_s": self._measure_longest_rebalance(time_ms),
+            "stalled": self._measure_stall(time_ms),
+            "preparing": self._measure_preparing(time_ms),
+            "idle_members": self._measure_idle_members(known_since_ms),
         }
 
-    def _forget(self, time_ms: int) -> None:
-        self.rounds = [round_ for round_ in self.rounds if round_.time_ms > time_ms - HOUR_MS]
+    def _drop_old_entries(self, time_ms: int) -> None:
+        self.rebalances = [rebalance for rebalance in self.rebalances if rebalance.time_ms > time_ms - HOUR_MS]
         self.failures = [entry for entry in self.failures if entry[0] > time_ms - RECENT_MS]
-        self.lengths = [entry for entry in self.lengths if entry[0] > time_ms - RECENT_MS]
+        self.durations = [entry for entry in self.durations if entry[0] > time_ms - RECENT_MS]
 
-    def _longest(self, time_ms: int) -> _Measurement:
-        lasting = 0 if self.rebalancing_since_ms is None else time_ms - self.rebalancing_since_ms
-        longest = max((length for _, length in self.lengths), default=0)
-        if lasting > longest:
+    def _measure_longest_rebalance(self, time_ms: int) -> _Measurement:
+        elapsed = 0 if self.rebalancing_since_ms is None else time_ms - self.rebalancing_since_ms
+        longest = max((duration for _, duration in self.durations), default=0)
+        if elapsed > longest:
             return _Measurement(
-                lasting / 1000, f"a rebalance has been in progress for {_seconds(lasting)}{self._waits()}"
+                elapsed / 1000,
+                f"a rebalance has been in progress for {_format_duration(elapsed)}{self._waiting_suffix()}",
             )
-        return _Measurement(longest / 1000, f"a rebalance took {_seconds(longest)}")
+        return _Measurement(longest / 1000, f"a rebalance took {_format_duration(longest)}")
 
-    def _preparing(self, time_ms: int) -> _Measurement:
+    def _measure_preparing(self, time_ms: int) -> _Measurement:
         since_ms = self.preparing_since_ms
         if since_ms is None:
             return _Measurement(0, "not in PreparingRebalance")
-        seen = f"in PreparingRebalance for {_seconds(time_ms - since_ms)}{self._waits()}"
-        return _Measurement(1, seen, since_ms)
+        description = f"in PreparingRebalance for {_format_duration(time_ms - since_ms)}{self._waiting_suffix()}"
+        return _Measurement(1, description, since_ms)
 
-    def _waits(self) -> str:
-        names = self.seen.waiting_for if self.seen is not None else ()
-        return f", waiting for {_listed(names)}" if names else ""
+    def _waiting_suffix(self) -> str:
+        names = self.last_observed.waiting_for if self.last_observed is not None else ()
+        return f", waiting for {_join_names(names)}" if names else ""
 
-    def _stalled(self, time_ms: int) -> _Measurement:
-        assert self.seen is not None
-        lag, since_ms = self.seen.lag or 0, self.progress_ms
-        if not lag or not self.seen.members or since_ms is None or since_ms >= time_ms:
+    def _measure_stall(self, time_ms: int) -> _Measurement:
+        assert self.last_observed is not None
+        lag, since_ms = self.last_observed.lag or 0, self.last_progress_ms
+        if not lag or not self.last_observed.members or since_ms is None or since_ms >= time_ms:
             return _Measurement(0, "offsets are committed, or there is no lag")
-        return _Measurement(1, f"no offset committed for {_seconds(time_ms - since_ms)}, lag {lag:,}", since_ms)
+        return _Measurement(1, f"no offset committed for {_format_duration(time_ms - since_ms)}, lag {lag:,}", since_ms)
 
-    def _idle(self, known_since_ms: int | None) -> _Measurement:
-        assert self.seen is not None
-        idle = self.seen.idle
-        names = _listed([member.name for member in idle])
-        seen = f"{len(idle)} of {len(self.seen.members)} members have no partition: {names}"
-        since_ms = self.last.time_ms if self.last is not None else known_since_ms
-        return _Measurement(len(idle), seen if idle else "all members have partitions", since_ms)
+    def _measure_idle_members(self, known_since_ms: int | None) -> _Measurement:
+        assert self.last_observed is not None
+        idle = self.last_observed.idle
+        names = _join_names([member.name for member in idle])
+        description = f"{len(idle)} of {len(self.last_observed.members)} members have no partition: {names}"
+        since_ms = self.last_generation.time_ms if self.last_generation is not None else known_since_ms
+        return _Measurement(len(idle), description if idle else "all members have partitions", since_ms)
 
 
 class AlertMonitor:
@@ -386,26 +410,26 @@ class AlertMonitor:
         self.snapshots += 1
         self._last = snapshot
         self._sources |= {event.source for event in snapshot.events}
-        if self._by_events:
+        if self._counts_by_events:
             for event in snapshot.events:
                 if event.source is EventSource.COORDINATOR:
                     self._group(event.group).apply_event(event)
         else:
             for generation in snapshot.generations:
-                self._group(generation.group).written(generation)
+                self._group(generation.group).add_recorded_generation(generation)
         notices: list[AlertNotice] = []
-        for name, seen in snapshot.groups.items():
+        for name, observed in snapshot.groups.items():
             group = self._group(name)
-            group.update(seen, snapshot.time_ms, self.rebalance_source(seen))
-            measured = group.measured(snapshot.time_ms, snapshot.known_since_ms)
+            group.update(observed, snapshot.time_ms, self.rebalance_source(observed))
+            measurements = group.measure(snapshot.time_ms, snapshot.known_since_ms)
             for rule in self.rules:
-                notices += self._held(rule, group, measured[rule.measure], snapshot.time_ms)
-        notices += self._gone(snapshot)
-        self.fired += [notice for notice in notices if notice.transition is AlertTransition.BEGAN]
+                notices += self._evaluate_rule(rule, group, measurements[rule.measure], snapshot.time_ms)
+        notices += self._end_alerts_of_missing_groups(snapshot)
+        self.fired += [notice for notice in notices if notice.state is AlertState.BEGAN]
         return notices
 
     @property
-    def _by_events(self) -> bool:
+    def _counts_by_events(self) -> bool:
         """Whether coordinators write events; on other brokers only members do."""
         if self._last is None or not self._last.has_events:
             return False
@@ -414,16 +438,16 @@ class AlertMonitor:
     @property
     def firing(self) -> list[AlertNotice]:
         """The active alerts."""
-        return [notice for notice in self._holding() if notice.transition is AlertTransition.BEGAN]
+        return [notice for notice in self._active_alerts() if notice.state is AlertState.BEGAN]
 
     @property
     def pending(self) -> list[AlertNotice]:
         """The pending alerts."""
-        return [notice for notice in self._holding() if notice.transition is AlertTransition.PENDING]
+        return [notice for notice in self._active_alerts() if notice.state is AlertState.PENDING]
 
     def rebalance_source(self, group: ObservedGroup) -> RebalanceSource:
         """Return from what this group's rebalances are counted."""
-        if self._by_events:
+        if self._counts_by_events:
             return RebalanceSource.EVENTS
         if self._last is not None and self._last.has_offsets:
             return RebalanceSource.OFFSETS
@@ -431,91 +455,101 @@ class AlertMonitor:
 
     def not_measured(self) -> list[Alert]:
         """Return the rules that cannot be measured on this cluster."""
-        has_failures = self._last is None or self._by_events
+        has_failures = self._last is None or self._counts_by_events
         return [rule for rule in self.rules if rule.measure == "failed_rebalances" and not has_failures]
 
     def _group(self, name: str) -> _GroupMonitor:
         return self._groups.setdefault(name, _GroupMonitor())
 
-    def _held(self, rule: Alert, group: _GroupMonitor, measured: _Measurement, time_ms: int) -> Iterable[AlertNotice]:
-        assert group.seen is not None
-        before = group.holding.get(rule.name)
-        if measured.value <= rule.limit:
-            if group.holding.pop(rule.name, None) is not None and before is not None and before.fires:
+    def _evaluate_rule(
+        self, rule: Alert, group: _GroupMonitor, measurement: _Measurement, time_ms: int
+    ) -> Iterable[AlertNotice]:
+        assert group.last_observed is not None
+        before = group.alerts.get(rule.name)
+        if measurement.value <= rule.limit:
+            if group.alerts.pop(rule.name, None) is not None and before is not None and before.fires:
                 yield AlertNotice(
-                    AlertTransition.ENDED,
+                    AlertState.ENDED,
                     time_ms,
-                    group.seen.group,
+                    group.last_observed.group,
                     rule,
-                    measured.value,
+                    measurement.value,
                     before.since_ms,
-                    measured.seen,
+                    measurement.description,
                 )
             return
-        since_ms = measured.since_ms if measured.since_ms is not None else before.since_ms if before else time_ms
+        since_ms = measurement.since_ms if measurement.since_ms is not None else before.since_ms if before else time_ms
         fires = time_ms - since_ms >= rule.for_s * 1000
-        group.holding[rule.name] = _PendingAlert(since_ms, fires or (before is not None and before.fires), measured)
+        group.alerts[rule.name] = _ExceededRule(since_ms, fires or (before is not None and before.fires), measurement)
         if fires and not (before is not None and before.fires):
             yield AlertNotice(
-                AlertTransition.BEGAN, time_ms, group.seen.group, rule, measured.value, since_ms, measured.seen
+                AlertState.BEGAN,
+                time_ms,
+                group.last_observed.group,
+                rule,
+                measurement.value,
+                since_ms,
+                measurement.description,
             )
 
-    def _gone(self, snapshot: ClusterSnapshot) -> Iterable[AlertNotice]:
+    def _end_alerts_of_missing_groups(self, snapshot: ClusterSnapshot) -> Iterable[AlertNotice]:
         """End the alerts of groups that no longer exist."""
         for name in [
-            name for name, group in self._groups.items() if group.seen is not None and name not in snapshot.groups
+            name
+            for name, group in self._groups.items()
+            if group.last_observed is not None and name not in snapshot.groups
         ]:
             group = self._groups.pop(name)
             for rule in self.rules:
-                held = group.holding.get(rule.name)
-                if held is not None and held.fires:
+                alert = group.alerts.get(rule.name)
+                if alert is not None and alert.fires:
                     yield AlertNotice(
-                        AlertTransition.ENDED,
+                        AlertState.ENDED,
                         snapshot.time_ms,
                         name,
                         rule,
                         0,
-                        held.since_ms,
+                        alert.since_ms,
                         "the group no longer exists",
                     )
 
-    def _holding(self) -> list[AlertNotice]:
+    def _active_alerts(self) -> list[AlertNotice]:
         time_ms = self._last.time_ms if self._last is not None else 0
         return [
             AlertNotice(
-                AlertTransition.BEGAN if held.fires else AlertTransition.PENDING,
+                AlertState.BEGAN if alert.fires else AlertState.PENDING,
                 time_ms,
                 name,
                 rule,
-                held.measured.value,
-                held.since_ms,
-                held.measured.seen,
+                alert.measurement.value,
+                alert.since_ms,
+                alert.measurement.description,
             )
             for name, group in sorted(self._groups.items())
             for rule in self.rules
-            if (held := group.holding.get(rule.name)) is not None
+            if (alert := group.alerts.get(rule.name)) is not None
         ]
 
 
-def _often(counted: Sequence[_ObservedRebalance], time_ms: int) -> str:
+def _describe_rebalances(counted: Sequence[_ObservedRebalance], time_ms: int) -> str:
     if not counted:
         return "no rebalance in the last hour"
     number = f"{len(counted)} rebalance{'s' if len(counted) != 1 else ''}"
-    return f"{number} in the last hour, the last {_seconds(time_ms - counted[-1].time_ms)} ago"
+    return f"{number} in the last hour, the last {_format_duration(time_ms - counted[-1].time_ms)} ago"
 
 
-def _failures(failures: Sequence[tuple[int, str]]) -> str:
+def _describe_failures(failures: Sequence[tuple[int, str]]) -> str:
     if not failures:
         return "no failed rebalance in the last 10 minutes"
-    return f"{len(failures)} failed in the last 10 minutes: {_listed(sorted({error for _, error in failures}))}"
+    return f"{len(failures)} failed in the last 10 minutes: {_join_names(sorted({error for _, error in failures}))}"
 
 
-def _listed(names: Collection[str]) -> str:
+def _join_names(names: Collection[str]) -> str:
     shown = ", ".join(list(names)[:_MAX_NAMES])
     return f"{shown} and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else shown
 
 
-def _seconds(ms: int) -> str:
+def _format_duration(ms: int) -> str:
     ms = max(ms, 0)
     if ms < 10_000:
         return f"{ms / 1000:.1f} s"

@@ -17,7 +17,7 @@ UNKNOWN_STATE: Final = 2
 BAD_INPUT: Final = 3
 
 
-class CheckedCommand(TyperCommand):
+class ExitCodeCommand(TyperCommand):
     """A command for scripts that check its exit code."""
 
     def make_context(self, *arguments: Any, **more: Any) -> Context:

@@ -49,7 +49,7 @@ def test_closed_reader_is_silent(arguments: list[str], code: int, buffered: bool
 
 def test_late_flush_error_is_reported() -> None:
     """A command that only fills the buffer fails at the flush, not at interpreter exit."""
-    code = "import sys; from slackwater.cli import app, program; app.app = lambda: print('x'); program.main()"
+    code = "import sys; from slackwater.cli import app, entry_point; app.app = lambda: print('x'); entry_point.main()"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
