@@ -608,7 +608,7 @@ class CoordinatorHarness:
                     outcome = None if self._holding else Error.NONE
                 self._writes.append(_Write(effect, outcome))
             case SendResponse():
-                call = cast("Call[Any]", effect.caller)
+                call = cast("Call[Any]", effect.reply_to)
                 call.responses.append(effect.response)
                 call.responded_ms = self.now_ms
                 if call.on_response is not None:

@@ -435,9 +435,9 @@ class Environment:
                 case AppendRecords():
                     self.writes.append(effect)
                 case SendResponse():
-                    assert isinstance(effect.caller, SentRequest)
-                    effect.caller.responses.append(effect.response)
-                    assert len(effect.caller.responses) == 1, f"two responses: {effect.caller}"
+                    assert isinstance(effect.reply_to, SentRequest)
+                    effect.reply_to.responses.append(effect.response)
+                    assert len(effect.reply_to.responses) == 1, f"two responses: {effect.reply_to}"
                     self.store_member_id(effect.response)
                 case PublishEvent(published):
                     before, after = published.state_before, published.state_after

@@ -44,11 +44,11 @@ def heartbeat_ignores_the_generation(patch: pytest.MonkeyPatch) -> None:
     """HB-04: a heartbeat of an old generation succeeds."""
     original = heartbeats.heartbeat
 
-    def lax(state: CoordinatorState, heartbeat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def lax(state: CoordinatorState, heartbeat: Heartbeat, reply_to: object, now_ms: int) -> list[Effect]:
         group = state.groups.get(heartbeat.group_id or "")
         if group is not None and heartbeat.member_id in group.members:
             heartbeat = replace(heartbeat, generation_id=group.generation_id)
-        return original(state, heartbeat, caller, now_ms)
+        return original(state, heartbeat, reply_to, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
@@ -76,22 +76,22 @@ def static_swap_does_not_fence(patch: pytest.MonkeyPatch) -> None:
     """JG-49: the old id of a static member is accepted."""
     original = heartbeats.heartbeat
 
-    def lax(state: CoordinatorState, heartbeat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def lax(state: CoordinatorState, heartbeat: Heartbeat, reply_to: object, now_ms: int) -> list[Effect]:
         group = state.groups.get(heartbeat.group_id or "")
         if group is not None and heartbeat.group_instance_id in group.static_members:
             heartbeat = replace(heartbeat, member_id=group.static_members[heartbeat.group_instance_id or ""])
-        return original(state, heartbeat, caller, now_ms)
+        return original(state, heartbeat, reply_to, now_ms)
 
     patch.setattr(facade, "heartbeat", lax)
 
 
 @broken
 def static_swap_forgets_the_old_join(patch: pytest.MonkeyPatch) -> None:
-    """JG-48: parked requests of the old id get no response."""
+    """JG-48: waiting requests of the old id get no response."""
 
     def forget(collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, new_id: str) -> None:
-        group.take_join(member)
-        member.parked_sync = None
+        group.pop_awaiting_join(member)
+        member.awaiting_sync = None
 
     patch.setattr(joins, "fence_old_id", forget)
 
@@ -113,11 +113,11 @@ def commit_does_not_extend_the_session(patch: pytest.MonkeyPatch) -> None:
     """OC-08: a commit does not extend the session."""
     original = offsets.commit
 
-    def lax(collector: EffectCollector, request: OffsetCommit, caller: object) -> None:
+    def lax(collector: EffectCollector, request: OffsetCommit, reply_to: object) -> None:
         group = collector.state.groups.get(request.group_id or "")
         member = None if group is None else group.members.get(request.member_id)
         before_ms = None if member is None else member.session.deadline_ms
-        original(collector, request, caller)
+        original(collector, request, reply_to)
         if member is not None and before_ms is not None:
             collector.state.timers.arm(member.session, before_ms)
 
@@ -177,8 +177,12 @@ def pending_ids_never_expire(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(joins, "pending_member_expired", lambda collector, pending: None)
     patch.setattr(
         rebalance,
-        "rebalance_timeout_expired",
-        lambda collector, round: rebalance.complete_if_joined(collector, round.group),
+        "join_timer_expired",
+        lambda collector, ongoing: (
+            rebalance.initial_delay_expired(collector, ongoing)
+            if ongoing.group.state is states.INITIAL
+            else rebalance.complete_if_joined(collector, ongoing.group)
+        ),
     )
 
 
@@ -199,19 +203,19 @@ def generation_is_not_counted_up(patch: pytest.MonkeyPatch) -> None:
 def absent_leader_stays_leader(patch: pytest.MonkeyPatch) -> None:
     """JG-31: a member that has not joined is the leader."""
     patch.setattr(
-        rebalance, "elect_leader", lambda collector, group: any(m.parked_join for m in group.members.values())
+        rebalance, "elect_leader", lambda collector, group: any(m.awaiting_join for m in group.members.values())
     )
 
 
 @broken
 def superseded_join_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """JG-22: the older of two joins of one member gets no response."""
-    original = ClassicGroup.park_join
+    original = ClassicGroup.await_join
 
-    def forgetful(self: ClassicGroup, member: ClassicGroupMember, caller: object) -> None:
-        original(self, member, caller)
+    def forgetful(self: ClassicGroup, member: ClassicGroupMember, reply_to: object) -> None:
+        original(self, member, reply_to)
 
-    patch.setattr(ClassicGroup, "park_join", forgetful)
+    patch.setattr(ClassicGroup, "await_join", forgetful)
 
 
 @broken
@@ -249,12 +253,12 @@ def member_ignores_rebalance_in_progress(patch: pytest.MonkeyPatch) -> None:
     """CL-08: REBALANCE_IN_PROGRESS is ignored."""
     original = heartbeats.heartbeat
 
-    def deaf(state: CoordinatorState, heartbeat: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+    def deaf(state: CoordinatorState, heartbeat: Heartbeat, reply_to: object, now_ms: int) -> list[Effect]:
         return [
-            SendResponse(caller, HeartbeatResponse(Error.NONE))
+            SendResponse(reply_to, HeartbeatResponse(Error.NONE))
             if isinstance(effect, SendResponse) and effect.response == HeartbeatResponse(Error.REBALANCE_IN_PROGRESS)
             else effect
-            for effect in original(state, heartbeat, caller, now_ms)
+            for effect in original(state, heartbeat, reply_to, now_ms)
         ]
 
     patch.setattr(facade, "heartbeat", deaf)

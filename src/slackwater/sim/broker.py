@@ -32,7 +32,7 @@ NODE_ID = 1
 Reply = Callable[[Response], None]
 
 
-class Caller:
+class WaitingRequest:
     """A request without a response yet, and the callbacks for its response and for a broken connection."""
 
     __slots__ = ("on_disconnect", "reply", "request")
@@ -59,7 +59,7 @@ class SimBroker:
         self.epoch = 0
         self.fail_writes = False
         self.write_delay_ms = 3
-        self._waiting: dict[Caller, None] = {}
+        self._waiting: dict[WaitingRequest, None] = {}
         self._appends: deque[AppendRecords] = deque()
         self._due_ms: int | None = None
         self.coordinator = Coordinator(config)
@@ -71,21 +71,21 @@ class SimBroker:
         """Handle a request."""
         if isinstance(request, JoinGroup):
             request = replace(request, client_host=host, uuid=self.random.uuid())
-        caller = Caller(request, reply, on_disconnect)
-        self._waiting[caller] = None
+        reply_to = WaitingRequest(request, reply, on_disconnect)
+        self._waiting[reply_to] = None
         for checker in self.checkers:
-            checker.on_request(caller, request)
-        self._execute(self.coordinator.handle(request, caller, self.queue.now_ms))
+            checker.on_request(reply_to, request)
+        self._execute(self.coordinator.handle(request, reply_to, self.queue.now_ms))
 
     def _execute(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, SendResponse):
-                caller = effect.caller
-                assert isinstance(caller, Caller)
+                reply_to = effect.reply_to
+                assert isinstance(reply_to, WaitingRequest)
                 for checker in self.checkers:
-                    checker.on_response(caller, caller.request, effect.response)
-                self._waiting.pop(caller, None)
-                caller.reply(effect.response)
+                    checker.on_response(reply_to, reply_to.request, effect.response)
+                self._waiting.pop(reply_to, None)
+                reply_to.reply(effect.response)
             elif isinstance(effect, AppendRecords):
                 for checker in self.checkers:
                     checker.on_append(effect)
@@ -141,10 +141,10 @@ class SimBroker:
         self._appends.clear()
         self._due_ms = None
         waiting, self._waiting = self._waiting, {}
-        for caller in waiting:
+        for reply_to in waiting:
             for checker in self.checkers:
-                checker.on_disconnect(caller)
-            caller.on_disconnect()
+                checker.on_disconnect(reply_to)
+            reply_to.on_disconnect()
 
     def start(self) -> None:
         """Restart with the log only."""

@@ -147,7 +147,7 @@ def _expire(server: Server, group_id: str, name: str) -> None:
         count = "no member" if not matches else f"{len(matches)} members"
         raise UsageError(f"Group {group_id} has {count} called {name}. Its members: {names}.")
     (member,) = matches
-    if member.parked_join is not None or member.parked_sync is not None:
+    if member.awaiting_join is not None or member.awaiting_sync is not None:
         raise UsageError(f"{_describe(member)} waits for a response in a rebalance and cannot expire until it is sent.")
     server.broker.groups.expire(group_id, member.member_id)
 

@@ -25,7 +25,7 @@ def _range(*topics: str, owned: tuple[TopicPartition, ...] = ()) -> tuple[JoinPr
 def test_leave_trigger_depends_on_reason_and_administrator(
     reason: str | None, administrator: bool, expected: Trigger
 ) -> None:
-    assert triggers.of_leave(reason, administrator=administrator) is expected
+    assert triggers.leave_trigger(reason, administrator=administrator) is expected
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_leave_trigger_depends_on_reason_and_administrator(
     ],
 )
 def test_rejoin_trigger_follows_the_client_reason(reason: str, expected: Trigger) -> None:
-    assert triggers.of_rejoin("consumer", _range("a"), _range("b"), reason, leader=False) is expected
+    assert triggers.rejoin_trigger("consumer", _range("a"), _range("b"), reason, leader=False) is expected
 
 
 def test_rejoin_without_reason_compares_metadata() -> None:
@@ -46,7 +46,7 @@ def test_rejoin_without_reason_compares_metadata() -> None:
     def trigger_of(
         before: tuple[JoinProtocol, ...], after: tuple[JoinProtocol, ...], *, leader: bool = False
     ) -> Trigger:
-        return triggers.of_rejoin("consumer", before, after, None, leader=leader)
+        return triggers.rejoin_trigger("consumer", before, after, None, leader=leader)
 
     assert trigger_of(_range("a"), _range("a"), leader=True) is Trigger.LEADER_REJOIN
     assert trigger_of(_range("a"), _range("b")) is Trigger.SUBSCRIPTION_CHANGE
@@ -56,4 +56,6 @@ def test_rejoin_without_reason_compares_metadata() -> None:
     assert (
         trigger_of((JoinProtocol("range", b"\x00"),), (JoinProtocol("range", b"\x01"),)) is Trigger.SUBSCRIPTION_CHANGE
     )
-    assert triggers.of_rejoin("connect", _range("a"), _range("b"), None, leader=False) is Trigger.SUBSCRIPTION_CHANGE
+    assert (
+        triggers.rejoin_trigger("connect", _range("a"), _range("b"), None, leader=False) is Trigger.SUBSCRIPTION_CHANGE
+    )

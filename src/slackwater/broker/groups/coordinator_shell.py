@@ -168,7 +168,7 @@ class CoordinatorShell:
         events: list[GroupEvent] | None = None
         for effect in effects:
             if isinstance(effect, SendResponse):
-                effect.caller(effect.response)  # type: ignore[operator]  # the callback of `submit`; a cast costs a call
+                effect.reply_to(effect.response)  # type: ignore[operator]  # the callback of `submit`; a cast costs a call
             elif isinstance(effect, PublishEvent):
                 if events is None:
                     events = []

@@ -24,10 +24,10 @@ from slackwater.group.messages import (
 GROUP_TYPE = "classic"
 
 
-def describe(collector: EffectCollector, request: DescribeGroups, caller: object) -> None:
+def describe(collector: EffectCollector, request: DescribeGroups, reply_to: object) -> None:
     """Describe groups and their members."""
     groups = tuple(_describe_group(collector, group_id, request) for group_id in request.group_ids)
-    collector.respond(caller, DescribeGroupsResponse(groups))
+    collector.respond(reply_to, DescribeGroupsResponse(groups))
 
 
 def _describe_group(collector: EffectCollector, group_id: str | None, request: DescribeGroups) -> DescribedGroup:
@@ -67,10 +67,10 @@ def _describe_members(group: ClassicGroup, *, stable: bool) -> tuple[DescribedMe
     )
 
 
-def list_groups(collector: EffectCollector, request: ListGroups, caller: object) -> None:
+def list_groups(collector: EffectCollector, request: ListGroups, reply_to: object) -> None:
     """List the groups of every owned partition; fail while a partition is loading (CO-04)."""
     if any(partition.loading for partition in collector.state.offsets_partitions.values()):
-        collector.respond(caller, ListGroupsResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
+        collector.respond(reply_to, ListGroupsResponse(Error.COORDINATOR_LOAD_IN_PROGRESS))
         return
     states = {state.lower() for state in request.states}
     types = {name.lower() for name in request.types}
@@ -81,21 +81,21 @@ def list_groups(collector: EffectCollector, request: ListGroups, caller: object)
         and (not states or group.state.wire_name.lower() in states)
         and (not types or GROUP_TYPE in types)
     )
-    collector.respond(caller, ListGroupsResponse(Error.NONE, groups))
+    collector.respond(reply_to, ListGroupsResponse(Error.NONE, groups))
 
 
-def delete(collector: EffectCollector, request: DeleteGroups, caller: object) -> None:
+def delete(collector: EffectCollector, request: DeleteGroups, reply_to: object) -> None:
     """Delete groups without members, each separately; a repeated group id gives one result (AD-04)."""
     results: dict[str | None, Error | None] = dict.fromkeys(request.group_ids)
     if not results:
-        collector.respond(caller, DeleteGroupsResponse(()))
+        collector.respond(reply_to, DeleteGroupsResponse(()))
         return
 
     def set_result(collector: EffectCollector, group_id: str | None, error: Error) -> None:
         results[group_id] = error
         deleted = [DeletedGroup(key, value) for key, value in results.items() if value is not None]
         if len(deleted) == len(results):
-            collector.respond(caller, DeleteGroupsResponse(tuple(deleted)))
+            collector.respond(reply_to, DeleteGroupsResponse(tuple(deleted)))
 
     for group_id in list(results):
         group = None if group_id is None else collector.state.groups.get(group_id)

@@ -19,11 +19,11 @@ from slackwater.group.coordinator.effects import Effect
 from slackwater.group.coordinator.group import (
     ClassicGroup,
     ClassicGroupMember,
-    JoinPhase,
+    JoinPhaseTimer,
     OffsetsExpiration,
     PendingMember,
     RebalanceCause,
-    SyncPhase,
+    SyncPhaseTimer,
     TimerOwner,
 )
 from slackwater.group.coordinator.heartbeat import heartbeat
@@ -75,12 +75,12 @@ class Coordinator:
 
     # --- requests, writes, time -------------------------------------------------------------------------------------
 
-    def handle(self, request: Request, caller: object, now_ms: int) -> list[Effect]:
-        """Handle a request; `caller` is any object except None and is returned with the response."""
+    def handle(self, request: Request, reply_to: object, now_ms: int) -> list[Effect]:
+        """Handle a request; `reply_to` is any object except None and is returned with the response."""
         if request.__class__ is Heartbeat:
-            return heartbeat(self._state, request, caller, now_ms)
+            return heartbeat(self._state, request, reply_to, now_ms)
         collector = EffectCollector(self._state, now_ms)
-        HANDLERS[request.__class__](collector, request, caller)
+        HANDLERS[request.__class__](collector, request, reply_to)
         return collector.effects
 
     def on_append_result(self, write_id: int, error: Error, now_ms: int) -> list[Effect]:
@@ -117,7 +117,7 @@ class Coordinator:
         return collector.effects
 
     def expire_member(self, group_id: str, member_id: str, now_ms: int) -> list[Effect]:
-        """Expire a member's session now; a member with a parked request stays (SE-03)."""
+        """Expire a member's session now; a member with a waiting request stays (SE-03)."""
         collector = EffectCollector(self._state, now_ms)
         rebalance.session_expired(collector, self._state.groups[group_id].members[member_id])
         return collector.effects
@@ -184,7 +184,7 @@ class Coordinator:
         return collector.effects
 
     def unload(self, offsets_partition: int, leader_epoch: int | None, now_ms: int) -> list[Effect]:
-        """Unload a partition; parked requests receive NOT_COORDINATOR (CO-08)."""
+        """Unload a partition; waiting requests receive NOT_COORDINATOR (CO-08)."""
         collector = EffectCollector(self._state, now_ms)
         partition = self._state.offsets_partitions.get(offsets_partition)
         if partition is None or (leader_epoch is not None and leader_epoch <= partition.epoch):
@@ -206,9 +206,9 @@ class Coordinator:
     def waiting_for(self, group_id: str) -> RebalanceWaiting | None:
         """Return the members a rebalance waits for and its deadline, or None without a rebalance."""
         group = self._state.groups.get(group_id)
-        if group is None or group.round is None or group.state in (STABLE, DEAD):
+        if group is None or group.rebalance is None or group.state in (STABLE, DEAD):
             return None
-        return rebalance.waiting_detail(group, group.round)
+        return rebalance.waiting_detail(group, group.rebalance)
 
 
 def _fire(collector: EffectCollector, owner: TimerOwner) -> None:
@@ -217,14 +217,14 @@ def _fire(collector: EffectCollector, owner: TimerOwner) -> None:
             rebalance.session_expired(collector, owner)
         case PendingMember():
             join.pending_member_expired(collector, owner)
-        case JoinPhase():
-            rebalance.join_timer_expired(collector, owner.round)
-        case SyncPhase():
-            rebalance.sync_timer_expired(collector, owner.round)
+        case JoinPhaseTimer():
+            rebalance.join_timer_expired(collector, owner.rebalance)
+        case SyncPhaseTimer():
+            rebalance.sync_timer_expired(collector, owner.rebalance)
         case OffsetsExpiration():
             expiry.expire_offsets(collector, owner)
         case _:
-            rebalance.emit_waiting(collector, owner.round)
+            rebalance.emit_waiting(collector, owner.rebalance)
 
 
 def _unload_partition(collector: EffectCollector, number: int) -> None:
@@ -240,16 +240,16 @@ def _unload_partition(collector: EffectCollector, number: int) -> None:
 def _unload_group(collector: EffectCollector, group: ClassicGroup) -> None:
     if TRANSITIONS[GroupInput.UNLOAD][group.state].action is not GroupAction.UNLOAD_GROUP:
         return
-    round = group.round
-    if round is not None:
-        round.cancel()
+    ongoing = group.rebalance
+    if ongoing is not None:
+        ongoing.cancel()
         if group.state is not STABLE and group.members:
-            failed = RebalanceFailed(Error.NOT_COORDINATOR.name, collector.now_ms - round.started_ms)
-            collector.emit(group, EventKind.REBALANCE_FAILED, failed, trigger=round.cause.trigger)
+            failed = RebalanceFailed(Error.NOT_COORDINATOR.name, collector.now_ms - ongoing.started_ms)
+            collector.emit(group, EventKind.REBALANCE_FAILED, failed, trigger=ongoing.cause.trigger)
     for pending in group.pending.values():
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
-        rebalance.fail_parked_requests(collector, member, Error.NOT_COORDINATOR, member_id=member.member_id)
+        rebalance.fail_awaiting_requests(collector, member, Error.NOT_COORDINATOR, member_id=member.member_id)
     before = group.transition_to(DEAD, collector.now_ms)
     collector.emit(group, EventKind.GROUP_UNLOADED, GroupLifecycle(len(group.members)), before=before)

@@ -46,9 +46,9 @@ class EffectCollector:
         self.now_ms = now_ms
         self.effects: list[Effect] = []
 
-    def respond(self, caller: object, response: Response) -> None:
+    def respond(self, reply_to: object, response: Response) -> None:
         """Send the response to a request."""
-        self.effects.append(SendResponse(caller, response))
+        self.effects.append(SendResponse(reply_to, response))
 
     def append(self, offsets_partition: int, records: Iterable[CoordinatorRecord], callback: WriteCallback) -> None:
         """Write records of one group; `callback` runs when the result is known."""

@@ -22,9 +22,9 @@ class AppendRecords:
 
 @message
 class SendResponse:
-    """Send a response; `caller` is the opaque handle that the shell passed with the request."""
+    """Send a response; `reply_to` is the opaque handle that the shell passed with the request."""
 
-    caller: object
+    reply_to: object
     response: Response
 
 

@@ -1,4 +1,4 @@
-"""A classic group in memory: its members, their parked requests, its current rebalance and its offsets.
+"""A classic group in memory: its members, their waiting requests, its current rebalance and its offsets.
 
 Invariants:
 - The hard state (written to the log) is `stored` and `offsets`. It changes only in `apply`, by applying a record that
@@ -6,8 +6,8 @@ Invariants:
 - All other state is soft (only in memory): a new process rebuilds a group from its records (CO-06, CO-09). As in
   Kafka, `generation_id` is soft until the record of the generation is written: `begin_generation` counts it up when
   the join phase ends, and `restore` sets it from `stored`.
-- `members` is in the order of joining. The counters `parked_joins` and `supported` are always current, so no request
-  iterates over the members.
+- `members` is in the order of joining. The counters `awaiting_join_count` and `supported` are always current, so no
+  request iterates over the members.
 - This module sends no responses and starts no rebalances; `rebalance.py` and the handlers do.
 """
 
@@ -35,10 +35,12 @@ NO_TIMESTAMP: Final = -1
 
 
 class ClassicGroupMember:
-    """A member; `parked_join` and `parked_sync` are the callers of requests that wait for their response."""
+    """A member; `awaiting_join` and `awaiting_sync` are the `reply_to` of requests that wait for their response."""
 
     __slots__ = (
         "assignment",
+        "awaiting_join",
+        "awaiting_sync",
         "client_host",
         "client_id",
         "group",
@@ -46,8 +48,6 @@ class ClassicGroupMember:
         "is_new",
         "last_seen_ms",
         "member_id",
-        "parked_join",
-        "parked_sync",
         "protocols",
         "rebalance_timeout_ms",
         "session",
@@ -76,8 +76,8 @@ class ClassicGroupMember:
         self.protocols = protocols
         self.assignment = b""
         self.is_new = False
-        self.parked_join: object | None = None
-        self.parked_sync: object | None = None
+        self.awaiting_join: object | None = None
+        self.awaiting_sync: object | None = None
         self.last_seen_ms: int | None = None
         self.session: Timer[TimerOwner] = Timer(self)
 
@@ -122,8 +122,8 @@ class OngoingRebalance:
     __slots__ = (
         "cause",
         "delay_ms",
-        "extended",
         "group",
+        "has_new_member",
         "join_timer",
         "remaining_ms",
         "reported_waiting",
@@ -138,43 +138,43 @@ class OngoingRebalance:
         self.cause = cause
         self.started_ms = started_ms
         self.timeout_ms = group.rebalance_timeout_ms()  # JG-26: fixed now; members that join later do not extend it
-        self.join_timer: Timer[TimerOwner] = Timer(JoinPhase(self))
-        self.sync_timer: Timer[TimerOwner] = Timer(SyncPhase(self))
-        self.waiting_timer: Timer[TimerOwner] = Timer(WaitingReport(self))
+        self.join_timer: Timer[TimerOwner] = Timer(JoinPhaseTimer(self))
+        self.sync_timer: Timer[TimerOwner] = Timer(SyncPhaseTimer(self))
+        self.waiting_timer: Timer[TimerOwner] = Timer(WaitingReportTimer(self))
         self.reported_waiting: tuple[str, ...] = ()
         # KIP-134, only in InitialRebalance (JG-34 … JG-36)
         self.delay_ms = 0
         self.remaining_ms = 0
-        self.extended = False  # a member joined since the delay was armed
+        self.has_new_member = False  # a member joined since the delay was armed
 
     def cancel(self) -> None:
-        """Stop all timers of this round."""
+        """Stop all timers of this rebalance."""
         self.join_timer.cancel()
         self.sync_timer.cancel()
         self.waiting_timer.cancel()
 
 
-class _Phase:
-    __slots__ = ("round",)
+class _RebalanceTimer:
+    __slots__ = ("rebalance",)
 
-    def __init__(self, round: OngoingRebalance) -> None:
-        self.round = round
+    def __init__(self, rebalance: OngoingRebalance) -> None:
+        self.rebalance = rebalance
 
 
-class JoinPhase(_Phase):
+class JoinPhaseTimer(_RebalanceTimer):
     """Owns the timer that ends the join phase."""
 
     __slots__ = ()
 
 
-class SyncPhase(_Phase):
+class SyncPhaseTimer(_RebalanceTimer):
     """Owns the timer that ends the sync phase."""
 
     __slots__ = ()
 
 
-class WaitingReport(_Phase):
-    """Owns the timer that reports the members a long round waits for."""
+class WaitingReportTimer(_RebalanceTimer):
+    """Owns the timer that reports the members a long rebalance waits for."""
 
     __slots__ = ()
 
@@ -189,7 +189,9 @@ class OffsetsExpiration:
         self.timer: Timer[TimerOwner] = Timer(self)
 
 
-TimerOwner = ClassicGroupMember | PendingMember | JoinPhase | SyncPhase | WaitingReport | OffsetsExpiration
+TimerOwner = (
+    ClassicGroupMember | PendingMember | JoinPhaseTimer | SyncPhaseTimer | WaitingReportTimer | OffsetsExpiration
+)
 
 
 class ClassicGroup:
@@ -197,6 +199,7 @@ class ClassicGroup:
 
     __slots__ = (
         "assignment_in_flight",
+        "awaiting_join_count",
         "generation_id",
         "group_id",
         "in_flight",
@@ -204,11 +207,10 @@ class ClassicGroup:
         "members",
         "offsets",
         "offsets_partition",
-        "parked_joins",
         "pending",
         "protocol_name",
         "protocol_type",
-        "round",
+        "rebalance",
         "state",
         "state_since_ms",
         "static_members",
@@ -232,9 +234,9 @@ class ClassicGroup:
         self.pending: dict[str, PendingMember] = {}
         self.unsynced: dict[str, None] = {}  # members of the new generation that have not synced yet (ST-07)
         self.supported: dict[str, int] = {}  # protocol name -> how many members offer it
-        self.parked_joins = 0
+        self.awaiting_join_count = 0
         self.assignment_in_flight = False
-        self.round: OngoingRebalance | None = None
+        self.rebalance: OngoingRebalance | None = None
         self.subscribed_topics: frozenset[str] | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
@@ -351,7 +353,7 @@ class ClassicGroup:
 
     def all_joined(self) -> bool:
         """Whether all members have joined and no member is pending (JG-11, JG-28)."""
-        return self.parked_joins == len(self.members) and not self.pending
+        return self.awaiting_join_count == len(self.members) and not self.pending
 
     def rebalance_timeout_ms(self) -> int:
         """Return the longest rebalance timeout of the members (JG-26)."""
@@ -359,7 +361,7 @@ class ClassicGroup:
 
     # --- members --------------------------------------------------------------------------------------------------
 
-    def identify(self, member_id: str, group_instance_id: str | None) -> Error:
+    def check_identity(self, member_id: str, group_instance_id: str | None) -> Error:
         """Check that the member exists and holds the instance id, which is checked first (JG-16)."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
@@ -386,7 +388,7 @@ class ClassicGroup:
             self.supported[name] = self.supported.get(name, 0) + 1
 
     def remove(self, member: ClassicGroupMember) -> None:
-        """Remove a member that has no parked requests."""
+        """Remove a member that has no waiting requests."""
         del self.members[member.member_id]
         member.session.cancel()
         self.unsynced.pop(member.member_id, None)
@@ -421,21 +423,21 @@ class ClassicGroup:
         for protocol in protocols:
             self.supported[protocol.name] = self.supported.get(protocol.name, 0) + 1
 
-    def park_join(self, member: ClassicGroupMember, caller: object) -> object | None:
-        """Park a join; return the caller of the join it replaces, or None."""
-        superseded = member.parked_join
+    def await_join(self, member: ClassicGroupMember, reply_to: object) -> object | None:
+        """Keep a join waiting; return the `reply_to` of the join it replaces, or None."""
+        superseded = member.awaiting_join
         if superseded is None:
-            self.parked_joins += 1
-        member.parked_join = caller
+            self.awaiting_join_count += 1
+        member.awaiting_join = reply_to
         return superseded
 
-    def take_join(self, member: ClassicGroupMember) -> object | None:
-        """Remove and return the caller of the parked join, or None."""
-        caller = member.parked_join
-        if caller is not None:
-            member.parked_join = None
-            self.parked_joins -= 1
-        return caller
+    def pop_awaiting_join(self, member: ClassicGroupMember) -> object | None:
+        """Remove and return the `reply_to` of the waiting join, or None."""
+        reply_to = member.awaiting_join
+        if reply_to is not None:
+            member.awaiting_join = None
+            self.awaiting_join_count -= 1
+        return reply_to
 
     def _remove_protocols(self, member: ClassicGroupMember) -> None:
         for protocol in member.protocols:
@@ -512,6 +514,6 @@ class ClassicGroup:
     def waiting_for(self) -> tuple[str, ...]:
         """Return the members that have not joined (join phase) or not synced (sync phase)."""
         if self.state.wire_name == GroupState.PREPARING_REBALANCE:
-            absent = [member.member_id for member in self.members.values() if member.parked_join is None]
+            absent = [member.member_id for member in self.members.values() if member.awaiting_join is None]
             return (*absent, *self.pending)
         return tuple(self.unsynced)

@@ -22,36 +22,36 @@ _RESPONSES: Final[dict[GroupState, HeartbeatResponse]] = {
 }
 
 
-def heartbeat(state: CoordinatorState, request: Heartbeat, caller: object, now_ms: int) -> list[Effect]:
+def heartbeat(state: CoordinatorState, request: Heartbeat, reply_to: object, now_ms: int) -> list[Effect]:
     """Extend the member's session and respond; REBALANCE_IN_PROGRESS requests a rejoin."""
     group = state.groups.get(request.group_id or "")
     if group is None:
-        return [SendResponse(caller, HeartbeatResponse(_missing_group_error(state, request.group_id)))]
+        return [SendResponse(reply_to, HeartbeatResponse(_missing_group_error(state, request.group_id)))]
     member = group.members.get(request.member_id)
     if member is None or request.group_instance_id is not None:
         if not request.group_id:  # the group "" may have offsets, but never members (OC-14)
-            return [SendResponse(caller, HeartbeatResponse(Error.INVALID_GROUP_ID))]
+            return [SendResponse(reply_to, HeartbeatResponse(Error.INVALID_GROUP_ID))]
         if group.state is DEAD:
-            return [SendResponse(caller, _RESPONSES[DEAD])]
-        error = group.identify(request.member_id, request.group_instance_id)
+            return [SendResponse(reply_to, _RESPONSES[DEAD])]
+        error = group.check_identity(request.member_id, request.group_instance_id)
         if error is Error.FENCED_INSTANCE_ID:
             collector = EffectCollector(state, now_ms)
             emit_fenced(collector, group, request.member_id, request.group_instance_id, "heartbeat")
-            collector.respond(caller, HeartbeatResponse(error))
+            collector.respond(reply_to, HeartbeatResponse(error))
             return collector.effects
         if member is None or error is not Error.NONE:
-            return [SendResponse(caller, HeartbeatResponse(error))]
+            return [SendResponse(reply_to, HeartbeatResponse(error))]
     response = _RESPONSES[group.state]
     if request.generation_id != group.generation_id:
-        return [SendResponse(caller, HeartbeatResponse(Error.ILLEGAL_GENERATION))]  # HB-04
+        return [SendResponse(reply_to, HeartbeatResponse(Error.ILLEGAL_GENERATION))]  # HB-04
     member.last_seen_ms = now_ms
     deadline_ms = now_ms + member.session_timeout_ms
     session = member.session
     if session.armed_ms <= deadline_ms:
         session.deadline_ms = deadline_ms
-    else:  # the timer fired while a request of the member was parked (SE-03), or the session timeout became shorter
+    else:  # the timer fired while a request of the member was waiting (SE-03), or the session timeout became shorter
         state.timers.arm(session, deadline_ms)
-    return [SendResponse(caller, response)]
+    return [SendResponse(reply_to, response)]
 
 
 def _missing_group_error(state: CoordinatorState, group_id: str | None) -> Error:

@@ -6,11 +6,11 @@ from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, MemberFenced
 
 
-def identify(
+def check_identity(
     collector: EffectCollector, group: ClassicGroup, member_id: str, instance_id: str | None, operation: str
 ) -> Error:
     """Return NONE for a member, else its error; a fenced instance id also emits an event."""
-    error = group.identify(member_id, instance_id)
+    error = group.check_identity(member_id, instance_id)
     if error is Error.FENCED_INSTANCE_ID:
         emit_fenced(collector, group, member_id, instance_id, operation)
     return error

@@ -11,7 +11,7 @@ from typing import Final
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember, RebalanceCause
-from slackwater.group.coordinator.identity import emit_fenced, identify
+from slackwater.group.coordinator.identity import check_identity, emit_fenced
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import (
     COMPLETING,
@@ -39,33 +39,35 @@ from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, J
 NO_REASON: Final = "not provided"  # JG-51
 
 
-def join(collector: EffectCollector, request: JoinGroup, caller: object) -> None:
-    """Respond to a join, park it, or reject it."""
+def join(collector: EffectCollector, request: JoinGroup, reply_to: object) -> None:
+    """Respond to a join, keep it waiting, or reject it."""
     state = collector.state
     group_id = request.group_id
     if not group_id:
-        return _reject(collector, None, request, caller, Error.INVALID_GROUP_ID)
+        return _reject(collector, None, request, reply_to, Error.INVALID_GROUP_ID)
     config = state.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        return _reject(collector, state.groups.get(group_id), request, caller, Error.INVALID_SESSION_TIMEOUT)
+        return _reject(collector, state.groups.get(group_id), request, reply_to, Error.INVALID_SESSION_TIMEOUT)
     group = state.groups.get(group_id)
     if group is None:
         if (error := state.unavailable_error(group_id)) is not Error.NONE:
-            return collector.respond(caller, JoinGroupResponse(error))  # the group is not loaded here: no id is echoed
+            return collector.respond(
+                reply_to, JoinGroupResponse(error)
+            )  # the group is not loaded here: no id is echoed
         if request.member_id != NO_MEMBER:
-            return _reject(collector, None, request, caller, Error.UNKNOWN_MEMBER_ID)  # JG-03
-        return _create_and_join(collector, group_id, request, caller)
+            return _reject(collector, None, request, reply_to, Error.UNKNOWN_MEMBER_ID)  # JG-03
+        return _create_and_join(collector, group_id, request, reply_to)
     if (error := _request_error(request)) is not Error.NONE:
-        return _reject(collector, group, request, caller, error)
+        return _reject(collector, group, request, reply_to, error)
     if not _has_capacity(collector, group, request.member_id):
-        return _reject_full(collector, group, request, caller)
+        return _reject_full(collector, group, request, reply_to)
     if request.member_id == NO_MEMBER:
-        _join_new(collector, group, request, caller)
+        _join_new(collector, group, request, reply_to)
     else:
-        _join_known(collector, group, request, caller)
+        _join_known(collector, group, request, reply_to)
 
 
-def _create_and_join(collector: EffectCollector, group_id: str, request: JoinGroup, caller: object) -> None:
+def _create_and_join(collector: EffectCollector, group_id: str, request: JoinGroup, reply_to: object) -> None:
     """Create a group with its first join (JG-04)."""
     group = ClassicGroup(group_id, collector.state.offsets_partition_of(group_id), collector.now_ms)
     if (error := _request_error(request)) is Error.NONE and not group.supports(
@@ -73,39 +75,38 @@ def _create_and_join(collector: EffectCollector, group_id: str, request: JoinGro
     ):
         error = Error.INCONSISTENT_GROUP_PROTOCOL  # JG-05
     if error is not Error.NONE:
-        return _reject(collector, None, request, caller, error)
+        return _reject(collector, None, request, reply_to, error)
     collector.state.groups[group_id] = group
     collector.emit(group, EventKind.GROUP_CREATED, GroupLifecycle())
-    # An issued id is sent only after the new group is written.
-    issued: list[JoinGroupResponse] = []
+    issued_id: JoinGroupResponse | None = None  # sent only after the new group is written
 
     def written(collector: EffectCollector, error: Error) -> None:
         if error is Error.NONE:
-            for response in issued:
-                collector.respond(caller, response)
+            if issued_id is not None:
+                collector.respond(reply_to, issued_id)
             return
         if collector.state.groups.get(group_id) is group and group.stored is None:
             _drop_unwritten_group(collector, group, response_error(error))
-        for _ in issued:
-            collector.respond(caller, JoinGroupResponse(response_error(error)))
+        if issued_id is not None:
+            collector.respond(reply_to, JoinGroupResponse(response_error(error)))
 
     collector.append(group.offsets_partition, [GroupMetadata(group_id, group.to_record_value())], written)
     transition = TRANSITIONS[_first_join_input(request)][group.state]
     if transition.action is GroupAction.ISSUE_ID:
-        issued.append(_issue_id(collector, group, request))
+        issued_id = _issue_id(collector, group, request)
     else:
-        _join_new(collector, group, request, caller)
+        _join_new(collector, group, request, reply_to)
 
 
 def _drop_unwritten_group(collector: EffectCollector, group: ClassicGroup, error: Error) -> None:
-    """Remove a new group whose first record could not be written; fail its parked requests (JG-04)."""
-    if group.round is not None:
-        group.round.cancel()
+    """Remove a new group whose first record could not be written; fail its waiting requests (JG-04)."""
+    if group.rebalance is not None:
+        group.rebalance.cancel()
     for pending in group.pending.values():
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
-        rebalance.fail_parked_requests(collector, member, error)
+        rebalance.fail_awaiting_requests(collector, member, error)
     before = group.transition_to(DEAD, collector.now_ms)
     del collector.state.groups[group.group_id]
     collector.emit(group, EventKind.GROUP_DELETED, GroupLifecycle(), before=before)
@@ -134,16 +135,16 @@ def _has_capacity(collector: EffectCollector, group: ClassicGroup, member_id: st
         return True
     member = group.members.get(member_id)
     if group.state in (INITIAL, PREPARING):
-        return (member is not None and member.parked_join is not None) or group.parked_joins < limit
+        return (member is not None and member.awaiting_join is not None) or group.awaiting_join_count < limit
     if group.state in (COMPLETING, STABLE):
         return member is not None or len(group.members) < limit
     return True
 
 
-def _reject_full(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
+def _reject_full(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, reply_to: object) -> None:
     """Reject a join because the group is full; remove its id so that the join phase does not wait for it."""
     _emit_rejected(collector, group, request, Error.GROUP_MAX_SIZE_REACHED)
-    collector.respond(caller, JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
+    collector.respond(reply_to, JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
     if (pending := group.pending.pop(request.member_id, None)) is not None:
         pending.expiry.cancel()
     if (member := group.members.get(request.member_id)) is not None:
@@ -153,12 +154,12 @@ def _reject_full(collector: EffectCollector, group: ClassicGroup, request: JoinG
 
 
 def _reject(
-    collector: EffectCollector, group: ClassicGroup | None, request: JoinGroup, caller: object, error: Error
+    collector: EffectCollector, group: ClassicGroup | None, request: JoinGroup, reply_to: object, error: Error
 ) -> None:
     """Reject a join; the response echoes the member id of the request (JG-06)."""
     if group is not None:
         _emit_rejected(collector, group, request, error)
-    collector.respond(caller, JoinGroupResponse(error, member_id=request.member_id))
+    collector.respond(reply_to, JoinGroupResponse(error, member_id=request.member_id))
 
 
 def _emit_rejected(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, error: Error) -> None:
@@ -176,22 +177,22 @@ def _emit_rejected(collector: EffectCollector, group: ClassicGroup, request: Joi
 # --- new members ----------------------------------------------------------------------------------------------------
 
 
-def _join_new(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
+def _join_new(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, reply_to: object) -> None:
     """Handle a join without an id: a new member, or a static one that rejoins (JG-07, JG-08, JG-13)."""
     transition = TRANSITIONS[_first_join_input(request)][group.state]
     if transition.action is GroupAction.REJECT:
-        return _reject(collector, group, request, caller, transition.error)
+        return _reject(collector, group, request, reply_to, transition.error)
     if not group.supports(request.protocol_type, request.protocols):
-        return _reject(collector, group, request, caller, Error.INCONSISTENT_GROUP_PROTOCOL)
+        return _reject(collector, group, request, reply_to, Error.INCONSISTENT_GROUP_PROTOCOL)
     instance_id = request.group_instance_id
     if transition.action is GroupAction.ISSUE_ID:
-        collector.respond(caller, _issue_id(collector, group, request))
+        collector.respond(reply_to, _issue_id(collector, group, request))
     elif instance_id is None:
-        _add_member(collector, group, request, f"{request.client_id}-{request.uuid}", caller)
+        _add_member(collector, group, request, f"{request.client_id}-{request.uuid}", reply_to)
     elif instance_id in group.static_members:
-        _rejoin_static(collector, group, group.members[group.static_members[instance_id]], request, caller)
+        _rejoin_static(collector, group, group.members[group.static_members[instance_id]], request, reply_to)
     else:
-        _add_member(collector, group, request, f"{instance_id}-{request.uuid}", caller)
+        _add_member(collector, group, request, f"{instance_id}-{request.uuid}", reply_to)
 
 
 def _first_join_input(request: JoinGroup) -> GroupInput:
@@ -219,7 +220,7 @@ def pending_member_expired(collector: EffectCollector, pending: PendingMember) -
 
 
 def _add_member(
-    collector: EffectCollector, group: ClassicGroup, request: JoinGroup, member_id: str, caller: object
+    collector: EffectCollector, group: ClassicGroup, request: JoinGroup, member_id: str, reply_to: object
 ) -> None:
     """Add a new member and rebalance (JG-07, JG-09, JG-13)."""
     if (pending := group.pending.get(member_id)) is not None:
@@ -237,17 +238,17 @@ def _add_member(
     member.is_new = True
     member.last_seen_ms = collector.now_ms
     group.add(member, request.protocol_type)
-    group.park_join(member, caller)
+    group.await_join(member, reply_to)
     # JG-24: the session starts with the response; until then only this long timer expires the member.
     collector.state.timers.arm(member.session, collector.now_ms + collector.state.config.new_member_join_timeout_ms)
     action = TRANSITIONS[GroupInput.JOIN_NEW][group.state].action
     if action is GroupAction.DELAY:
-        assert group.round is not None
-        group.round.extended = True  # JG-36
+        assert group.rebalance is not None
+        group.rebalance.has_new_member = True  # JG-36
     collector.emit(
         group, EventKind.MEMBER_JOINED, _joined(request, changed=None), member=member, trigger=Trigger.MEMBER_JOIN
     )
-    if action is GroupAction.PARK:  # the rebalance has its cause already
+    if action is GroupAction.AWAIT:  # the rebalance has its cause already
         return rebalance.complete_if_joined(collector, group)
     instance = "null" if request.group_instance_id is None else request.group_instance_id
     reason = f"Adding new member {member_id} with group instance id {instance}; client reason: {_reason(request)}"
@@ -271,25 +272,27 @@ def _joined(request: JoinGroup, *, changed: bool | None) -> MemberJoined:
 # --- rejoining members ----------------------------------------------------------------------------------------------
 
 
-def _join_known(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, caller: object) -> None:
+def _join_known(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, reply_to: object) -> None:
     """Handle a join with a member id (JG-09, JG-14 … JG-23)."""
     if group.state is DEAD:
-        return _reject(collector, group, request, caller, TRANSITIONS[GroupInput.JOIN_NEW][DEAD].error)
+        return _reject(collector, group, request, reply_to, TRANSITIONS[GroupInput.JOIN_NEW][DEAD].error)
     if not group.supports(request.protocol_type, request.protocols):
-        return _reject(collector, group, request, caller, Error.INCONSISTENT_GROUP_PROTOCOL)
+        return _reject(collector, group, request, reply_to, Error.INCONSISTENT_GROUP_PROTOCOL)
     member_id = request.member_id
     if member_id in group.pending:
         if request.group_instance_id is not None:
             _emit_rejected(collector, group, request, Error.UNKNOWN_SERVER_ERROR)
-            return collector.respond(caller, JoinGroupResponse(Error.UNKNOWN_SERVER_ERROR))  # JG-14
-        return _add_member(collector, group, request, member_id, caller)
-    if (error := identify(collector, group, member_id, request.group_instance_id, "join-group")) is not Error.NONE:
-        return _reject(collector, group, request, caller, error)
-    _rejoin(collector, group, group.members[member_id], request, caller)
+            return collector.respond(reply_to, JoinGroupResponse(Error.UNKNOWN_SERVER_ERROR))  # JG-14
+        return _add_member(collector, group, request, member_id, reply_to)
+    if (
+        error := check_identity(collector, group, member_id, request.group_instance_id, "join-group")
+    ) is not Error.NONE:
+        return _reject(collector, group, request, reply_to, error)
+    _rejoin(collector, group, group.members[member_id], request, reply_to)
 
 
 def _rejoin(
-    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, reply_to: object
 ) -> None:
     """Handle the rejoin of a member, with unchanged or changed metadata (JG-17 … JG-22)."""
     changed = member.protocols != request.protocols
@@ -300,28 +303,28 @@ def _rejoin(
         # JG-18: Kafka 4.3.1 changes neither the session timer nor the session timeout.
         member.last_seen_ms = collector.now_ms
         collector.emit(group, EventKind.MEMBER_REJOINED, _joined(request, changed=False), member=member)
-        collector.respond(caller, rebalance.join_response(group, member))
+        collector.respond(reply_to, rebalance.join_response(group, member))
         return
     before = member.protocols
-    trigger = triggers.of_rejoin(request.protocol_type, before, request.protocols, request.reason, leader=leader)
+    trigger = triggers.rejoin_trigger(request.protocol_type, before, request.protocols, request.reason, leader=leader)
     state = group.state
-    _update_and_park(collector, group, member, request, caller)
+    _update_and_await_join(collector, group, member, request, reply_to)
     collector.emit(group, EventKind.MEMBER_REJOINED, _joined(request, changed=changed), member=member, trigger=trigger)
     action = "Leader {} re-joining group" if leader and state is STABLE else "Updating metadata for member {}"
     reason = f"{action.format(member.member_id)} during {state.wire_name}; client reason: {_reason(request)}"
     rebalance.trigger(collector, group, group_input, RebalanceCause(trigger, reason, member))
 
 
-def _update_and_park(
-    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+def _update_and_await_join(
+    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, reply_to: object
 ) -> None:
-    """Update a member from its request and park the request; an older parked join must retry.
+    """Update a member from its request and keep the request waiting; an older waiting join must retry.
 
     As in Kafka, client id and host stay those of the member's first join.
     """
     group.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
     member.last_seen_ms = collector.now_ms
-    superseded = group.park_join(member, caller)
+    superseded = group.await_join(member, reply_to)
     if superseded is not None:
         collector.respond(superseded, JoinGroupResponse(Error.REBALANCE_IN_PROGRESS, member_id=member.member_id))
 
@@ -330,7 +333,7 @@ def _update_and_park(
 
 
 def _rejoin_static(
-    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, caller: object
+    collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup, reply_to: object
 ) -> None:
     """Handle a static member that rejoins with a new id; the old id is fenced (JG-41 … JG-48)."""
     old_id = member.member_id
@@ -340,7 +343,7 @@ def _rejoin_static(
     new_id = f"{member.group_instance_id}-{request.uuid}"
     fence_old_id(collector, group, member, new_id)
     group.replace(member, new_id)
-    _update_and_park(collector, group, member, request, caller)
+    _update_and_await_join(collector, group, member, request, reply_to)
     rebalance.extend_session(collector, member)
     protocol_changes = group.state is STABLE and group.select_protocol() != group.protocol_name
     group_input = GroupInput.JOIN_STATIC_OTHER_PROTOCOL if protocol_changes else GroupInput.JOIN_STATIC
@@ -361,27 +364,27 @@ def _rejoin_static(
         return rebalance.trigger(collector, group, group_input, RebalanceCause(Trigger.STATIC_CHANGED, reason, member))
 
     def written(collector: EffectCollector, error: Error) -> None:
-        if group.members.get(new_id) is not member or member.parked_join is not caller:
+        if group.members.get(new_id) is not member or member.awaiting_join is not reply_to:
             return  # the member left, was replaced again, or the join belongs to a rebalance
         if group.state is not STABLE:
-            return  # a rebalance started since: the parked join belongs to it
-        group.take_join(member)
+            return  # a rebalance started since: the waiting join belongs to it
+        group.pop_awaiting_join(member)
         if error is Error.NONE:
-            collector.respond(caller, _replaced_response(group, member, request, old_leader))
+            collector.respond(reply_to, _replaced_response(group, member, request, old_leader))
             return
         _undo_replacement(collector, group, member, old_id, before)  # JG-44
-        collector.respond(caller, JoinGroupResponse(response_error(error)))
+        collector.respond(reply_to, JoinGroupResponse(response_error(error)))
 
     collector.append(group.offsets_partition, [GroupMetadata(group.group_id, group.to_record_value())], written)
 
 
 def fence_old_id(collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember, new_id: str) -> None:
-    """Fail the parked requests of the old id with FENCED_INSTANCE_ID (JG-48)."""
-    if member.parked_join is not None:
+    """Fail the waiting requests of the old id with FENCED_INSTANCE_ID (JG-48)."""
+    if member.awaiting_join is not None:
         emit_fenced(collector, group, member.member_id, member.group_instance_id, "join-group", holder=new_id)
-    if member.parked_sync is not None:
+    if member.awaiting_sync is not None:
         emit_fenced(collector, group, member.member_id, member.group_instance_id, "sync-group", holder=new_id)
-    rebalance.fail_parked_requests(collector, member, Error.FENCED_INSTANCE_ID, member_id=member.member_id)
+    rebalance.fail_awaiting_requests(collector, member, Error.FENCED_INSTANCE_ID, member_id=member.member_id)
 
 
 def _replaced_response(

@@ -3,7 +3,7 @@
 from slackwater.group.coordinator import rebalance, triggers
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember, RebalanceCause
-from slackwater.group.coordinator.identity import identify
+from slackwater.group.coordinator.identity import check_identity
 from slackwater.group.coordinator.join import NO_REASON
 from slackwater.group.coordinator.states import DEAD, EMPTY, TRANSITIONS, GroupInput
 from slackwater.group.errors import Error
@@ -11,21 +11,21 @@ from slackwater.group.events import EventKind, MemberLeft, Trigger
 from slackwater.group.messages import NO_MEMBER, LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
 
 
-def leave(collector: EffectCollector, request: LeaveGroup, caller: object) -> None:
+def leave(collector: EffectCollector, request: LeaveGroup, reply_to: object) -> None:
     """Remove the members, respond with one result for each, and start at most one rebalance (LG-08)."""
     group_id = request.group_id
     if not group_id:
-        collector.respond(caller, LeaveGroupResponse(Error.INVALID_GROUP_ID))
+        collector.respond(reply_to, LeaveGroupResponse(Error.INVALID_GROUP_ID))
         return
     group = collector.state.groups.get(group_id)
     if group is None:
         error = collector.state.unavailable_error(group_id)
         unknown = Error.UNKNOWN_MEMBER_ID
         entries = tuple(LeftMember(leaver.member_id, leaver.group_instance_id, unknown) for leaver in request.members)
-        collector.respond(caller, LeaveGroupResponse(error, entries if error is Error.NONE else ()))  # LG-02, LG-11
+        collector.respond(reply_to, LeaveGroupResponse(error, entries if error is Error.NONE else ()))  # LG-02, LG-11
         return
     if group.state is DEAD:
-        collector.respond(caller, LeaveGroupResponse(TRANSITIONS[GroupInput.LEAVE][DEAD].error))  # LG-03
+        collector.respond(reply_to, LeaveGroupResponse(TRANSITIONS[GroupInput.LEAVE][DEAD].error))  # LG-03
         return
     results: list[LeftMember] = []
     removed: list[tuple[LeavingMember, ClassicGroupMember | PendingMember]] = []
@@ -49,17 +49,17 @@ def leave(collector: EffectCollector, request: LeaveGroup, caller: object) -> No
         reason = f"explicit `LeaveGroup` request for ({names}) members."
         rebalance.trigger(collector, group, group_input, RebalanceCause(_leave_trigger(leaver), reason, first))
     if group.state is before or group.state is not EMPTY:
-        collector.respond(caller, response)
+        collector.respond(reply_to, response)
         return
 
     def written(collector: EffectCollector, error: Error) -> None:
-        collector.respond(caller, response if error is Error.NONE else LeaveGroupResponse(response_error(error)))
+        collector.respond(reply_to, response if error is Error.NONE else LeaveGroupResponse(response_error(error)))
 
     collector.chain_last_append(written)  # the last member gets its response when the empty group is written
 
 
 def _leave_trigger(leaver: LeavingMember) -> Trigger:
-    return triggers.of_leave(leaver.reason, administrator=leaver.member_id == NO_MEMBER)
+    return triggers.leave_trigger(leaver.reason, administrator=leaver.member_id == NO_MEMBER)
 
 
 def _remove(
@@ -78,7 +78,7 @@ def _remove(
         member_id = group.static_members.get(leaver.group_instance_id or "", NO_MEMBER)
         if leaver.group_instance_id is None:
             return Error.UNKNOWN_MEMBER_ID
-    error = identify(collector, group, member_id, leaver.group_instance_id, "leave-group")
+    error = check_identity(collector, group, member_id, leaver.group_instance_id, "leave-group")
     if error is not Error.NONE:
         return error
     member = group.members[member_id]

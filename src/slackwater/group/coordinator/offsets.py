@@ -12,7 +12,7 @@ from typing import Final
 from slackwater.group.coordinator import rebalance
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
 from slackwater.group.coordinator.group import ClassicGroup
-from slackwater.group.coordinator.identity import identify
+from slackwater.group.coordinator.identity import check_identity
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, StoredOffset
 from slackwater.group.coordinator.states import DEAD, EMPTY, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
@@ -40,9 +40,9 @@ _COMMIT_SIMPLE: Final = TRANSITIONS[GroupInput.COMMIT_SIMPLE]
 # --- commit ---------------------------------------------------------------------------------------------------------
 
 
-def commit(collector: EffectCollector, request: OffsetCommit, caller: object) -> None:
+def commit(collector: EffectCollector, request: OffsetCommit, reply_to: object) -> None:
     """Store offsets; the response has one result per partition."""
-    if (group := _validated_group(collector, request, caller)) is None:
+    if (group := _validated_group(collector, request, reply_to)) is None:
         return
     now_ms, limit, new = collector.now_ms, collector.state.config.offset_metadata_max_bytes, tuple.__new__
     group_id, retention_ms = group.group_id, request.retention_ms
@@ -57,7 +57,7 @@ def commit(collector: EffectCollector, request: OffsetCommit, caller: object) ->
         records.append(new(CommittedOffset, (group_id, topic, partition, value)))
 
     def on_written(collector: EffectCollector, failure: Error) -> None:
-        collector.respond(caller, _response(request, response_error(failure), too_large))
+        collector.respond(reply_to, _response(request, response_error(failure), too_large))
         if failure is not Error.NONE:
             _remove_if_never_stored(collector, group)
 
@@ -72,13 +72,13 @@ def _too_large(request: OffsetCommit, limit: int) -> list[int]:
     return [index for index, offset in enumerate(request.offsets) if len(offset.metadata or "") > limit]
 
 
-def _validated_group(collector: EffectCollector, request: OffsetCommit, caller: object) -> ClassicGroup | None:
+def _validated_group(collector: EffectCollector, request: OffsetCommit, reply_to: object) -> ClassicGroup | None:
     """Validate a commit and return its group, created if needed; return None after an error response."""
     group_id = request.group_id
     group = collector.state.groups.get(group_id) if group_id is not None else None
     error = validate_commit(collector, request, group)
     if error is not Error.NONE:
-        collector.respond(caller, _response(request, error))  # OC-11
+        collector.respond(reply_to, _response(request, error))  # OC-11
         return None
     if group is not None:
         if (member := group.members.get(request.member_id)) is not None:
@@ -87,7 +87,7 @@ def _validated_group(collector: EffectCollector, request: OffsetCommit, caller: 
         return group
     limit = collector.state.config.offset_metadata_max_bytes
     if len(_too_large(request, limit)) == len(request.offsets):  # OC-01: no group is created without an offset to store
-        collector.respond(caller, _response(request, Error.OFFSET_METADATA_TOO_LARGE))
+        collector.respond(reply_to, _response(request, Error.OFFSET_METADATA_TOO_LARGE))
         return None
     assert group_id is not None
     collector.state.groups[group_id] = group = ClassicGroup(
@@ -125,7 +125,7 @@ def validate_commit(collector: EffectCollector, request: OffsetCommit, group: Cl
     outside = request.generation_id < 0 and (group.state is EMPTY or (member_id == NO_MEMBER and instance_id is None))
     if not outside and group.state is not DEAD:
         if instance_id is not None or member_id not in group.members:
-            error = identify(collector, group, member_id, instance_id, "offset-commit")
+            error = check_identity(collector, group, member_id, instance_id, "offset-commit")
             if error is not Error.NONE:
                 return error
         if request.generation_id != group.generation_id:
@@ -137,7 +137,7 @@ def validate_commit(collector: EffectCollector, request: OffsetCommit, group: Cl
 # --- fetch ----------------------------------------------------------------------------------------------------------
 
 
-def fetch(collector: EffectCollector, request: OffsetFetch, caller: object) -> None:
+def fetch(collector: EffectCollector, request: OffsetFetch, reply_to: object) -> None:
     """Return committed offsets; membership is not checked (OF-02).
 
     With `require_stable`, a group whose partition has pending writes is read after them: an empty append marks the
@@ -157,7 +157,7 @@ def fetch(collector: EffectCollector, request: OffsetFetch, caller: object) -> N
 
     def respond_when_complete(collector: EffectCollector) -> None:
         if len(results) == len(request.groups):
-            collector.respond(caller, OffsetFetchResponse(tuple(results[index] for index in sorted(results))))
+            collector.respond(reply_to, OffsetFetchResponse(tuple(results[index] for index in sorted(results))))
 
     for offsets_partition, indexes in waiting.items():
 
@@ -196,19 +196,19 @@ def _fetched(stored: StoredOffset | None, at: TopicPartition) -> FetchedOffset:
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def delete(collector: EffectCollector, request: OffsetDelete, caller: object) -> None:
+def delete(collector: EffectCollector, request: OffsetDelete, reply_to: object) -> None:
     """Delete offsets of topics that no member of the group subscribes to (AD-05)."""
     group_id = request.group_id
     if not group_id:
-        collector.respond(caller, OffsetDeleteResponse(Error.INVALID_GROUP_ID))
+        collector.respond(reply_to, OffsetDeleteResponse(Error.INVALID_GROUP_ID))
         return
     group = collector.state.groups.get(group_id)
     if group is None or group.state is DEAD:
         error = collector.state.unavailable_error(group_id)
-        collector.respond(caller, OffsetDeleteResponse(Error.GROUP_ID_NOT_FOUND if error is Error.NONE else error))
+        collector.respond(reply_to, OffsetDeleteResponse(Error.GROUP_ID_NOT_FOUND if error is Error.NONE else error))
         return
     if group.state is not EMPTY and not group.is_consumer:
-        collector.respond(caller, OffsetDeleteResponse(Error.NON_EMPTY_GROUP))
+        collector.respond(reply_to, OffsetDeleteResponse(Error.NON_EMPTY_GROUP))
         return
     results: list[CommittedPartition] = []
     deleted: dict[TopicPartition, None] = {}
@@ -224,11 +224,11 @@ def delete(collector: EffectCollector, request: OffsetDelete, caller: object) ->
 
     def written(collector: EffectCollector, error: Error) -> None:
         if error is not Error.NONE:
-            collector.respond(caller, OffsetDeleteResponse(response_error(error)))
+            collector.respond(reply_to, OffsetDeleteResponse(response_error(error)))
             return
         if deleted:
             collector.emit(group, EventKind.OFFSETS_DELETED, OffsetsRemoved(len(deleted)))
-        collector.respond(caller, OffsetDeleteResponse(Error.NONE, tuple(results)))
+        collector.respond(reply_to, OffsetDeleteResponse(Error.NONE, tuple(results)))
 
     if deleted:
         collector.append(group.offsets_partition, [CommittedOffset(group_id, *at, None) for at in deleted], written)

@@ -4,7 +4,7 @@ Invariants:
 - A rebalance starts from Empty, Stable or CompletingRebalance; a trigger in PreparingRebalance only tries to end the
   join phase (ST-06).
 - Every start emits an event with its cause: member, reason, generation.
-- A parked request gets exactly one response, also when its member is removed, replaced, or sends the request again.
+- A waiting request gets exactly one response, also when its member is removed, replaced, or sends the request again.
 """
 
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
@@ -43,7 +43,7 @@ def trigger(collector: EffectCollector, group: ClassicGroup, group_input: GroupI
     match TRANSITIONS[group_input][group.state].action:
         case GroupAction.REBALANCE:
             start(collector, group, cause)
-        case GroupAction.PARK | GroupAction.TRY_COMPLETE_JOIN:
+        case GroupAction.AWAIT | GroupAction.TRY_COMPLETE_JOIN:
             complete_if_joined(collector, group)
         case _:
             pass
@@ -56,12 +56,12 @@ def start(
     *,
     sync_error: Error = Error.REBALANCE_IN_PROGRESS,
 ) -> None:
-    """Start a rebalance; parked syncs get `sync_error` (ST-05, ST-06, ST-10)."""
+    """Start a rebalance; waiting syncs get `sync_error` (ST-05, ST-06, ST-10)."""
     if group.state is COMPLETING:
         _abort(collector, group, sync_error)
-    if group.round is not None:
-        group.round.cancel()
-    round = group.round = OngoingRebalance(group, cause, collector.now_ms)
+    if group.rebalance is not None:
+        group.rebalance.cancel()
+    rebalance = group.rebalance = OngoingRebalance(group, cause, collector.now_ms)
     config = collector.state.config
     initial = group.state is EMPTY
     before = group.transition_to(INITIAL if initial else PREPARING, collector.now_ms)
@@ -71,7 +71,7 @@ def start(
         RebalanceStarted(
             culprit=cause.culprit.member_id if cause.culprit is not None else None,
             old_generation=group.generation_id,
-            timeout_ms=round.timeout_ms,
+            timeout_ms=rebalance.timeout_ms,
             initial_delay=initial,
             reason=cause.reason,
         ),
@@ -80,15 +80,15 @@ def start(
         before=before,
     )
     if initial:  # JG-34
-        round.delay_ms = config.group_initial_rebalance_delay_ms
-        round.remaining_ms = max(round.timeout_ms - round.delay_ms, 0)
-        collector.state.timers.arm(round.join_timer, collector.now_ms + round.delay_ms)
+        rebalance.delay_ms = config.group_initial_rebalance_delay_ms
+        rebalance.remaining_ms = max(rebalance.timeout_ms - rebalance.delay_ms, 0)
+        collector.state.timers.arm(rebalance.join_timer, collector.now_ms + rebalance.delay_ms)
     elif group.all_joined() or not group.members:  # ST-11: an empty group does not wait for pending members
         end_join_phase(collector, group)
         return
     else:
-        collector.state.timers.arm(round.join_timer, collector.now_ms + round.timeout_ms)
-    collector.state.timers.arm(round.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
+        collector.state.timers.arm(rebalance.join_timer, collector.now_ms + rebalance.timeout_ms)
+    collector.state.timers.arm(rebalance.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
 
 
 def complete_if_joined(collector: EffectCollector, group: ClassicGroup) -> None:
@@ -97,67 +97,62 @@ def complete_if_joined(collector: EffectCollector, group: ClassicGroup) -> None:
         end_join_phase(collector, group)
 
 
-def join_timer_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
+def join_timer_expired(collector: EffectCollector, rebalance: OngoingRebalance) -> None:
     """End the join phase, or extend the initial delay."""
-    match TRANSITIONS[GroupInput.JOIN_TIMER_EXPIRED][round.group.state].action:
+    match TRANSITIONS[GroupInput.JOIN_TIMER_EXPIRED][rebalance.group.state].action:
         case GroupAction.EXTEND_DELAY:
-            initial_delay_expired(collector, round)
+            initial_delay_expired(collector, rebalance)
         case GroupAction.END_JOIN_PHASE:
-            rebalance_timeout_expired(collector, round)
+            end_join_phase(collector, rebalance.group)  # JG-29: without the members that did not rejoin in time
         case _:
             pass
 
 
-def initial_delay_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
+def initial_delay_expired(collector: EffectCollector, rebalance: OngoingRebalance) -> None:
     """Extend the initial delay if a member joined since, up to the first member's rebalance timeout (JG-35)."""
-    if round.extended and round.remaining_ms > 0:
-        round.extended = False
-        previous_ms = round.delay_ms
-        round.delay_ms = min(collector.state.config.group_initial_rebalance_delay_ms, round.remaining_ms)
-        round.remaining_ms = max(round.remaining_ms - previous_ms, 0)
-        collector.state.timers.arm(round.join_timer, collector.now_ms + round.delay_ms)
+    if rebalance.has_new_member and rebalance.remaining_ms > 0:
+        rebalance.has_new_member = False
+        previous_ms = rebalance.delay_ms
+        rebalance.delay_ms = min(collector.state.config.group_initial_rebalance_delay_ms, rebalance.remaining_ms)
+        rebalance.remaining_ms = max(rebalance.remaining_ms - previous_ms, 0)
+        collector.state.timers.arm(rebalance.join_timer, collector.now_ms + rebalance.delay_ms)
     else:
-        end_join_phase(collector, round.group)
-
-
-def rebalance_timeout_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
-    """Continue without the members that did not rejoin in time (JG-29)."""
-    end_join_phase(collector, round.group)
+        end_join_phase(collector, rebalance.group)
 
 
 def end_join_phase(collector: EffectCollector, group: ClassicGroup) -> None:
     """Remove absent members, form the next generation and respond to the joins (ST-07, ST-08, JG-29 … JG-33)."""
-    round = group.round
-    assert round is not None
-    round.join_timer.cancel()
-    for member in [m for m in group.members.values() if m.parked_join is None and m.group_instance_id is None]:
+    rebalance = group.rebalance
+    assert rebalance is not None
+    rebalance.join_timer.cancel()
+    for member in [m for m in group.members.values() if m.awaiting_join is None and m.group_instance_id is None]:
         remove_member(collector, member)
-        detail = MemberTimedOut("rebalance", round.timeout_ms, member.last_seen_ms)
+        detail = MemberTimedOut("rebalance", rebalance.timeout_ms, member.last_seen_ms)
         collector.emit(group, EventKind.MEMBER_DROPPED, detail, member=member, trigger=Trigger.REBALANCE_TIMEOUT)
     if group.members and not elect_leader(collector, group):
-        # JG-30: only absent static members are left. The round ends when one rejoins or all sessions expire.
-        round.timeout_ms = group.rebalance_timeout_ms()
-        collector.state.timers.arm(round.join_timer, collector.now_ms + round.timeout_ms)
+        # JG-30: only absent static members are left. The rebalance ends when one rejoins or all sessions expire.
+        rebalance.timeout_ms = group.rebalance_timeout_ms()
+        collector.state.timers.arm(rebalance.join_timer, collector.now_ms + rebalance.timeout_ms)
         return
     group.begin_generation()
     if not group.members:
-        _become_empty(collector, group, round)
+        _become_empty(collector, group, rebalance)
         return
     before = group.transition_to(COMPLETING, collector.now_ms)
     assert group.leader_id is not None
     assert group.protocol_name is not None
     static = len(group.static_members)
-    formed = GenerationFormed(group.leader_id, group.protocol_name, static, collector.now_ms - round.started_ms)
-    collector.emit(group, EventKind.GENERATION_FORMED, formed, before=before, trigger=round.cause.trigger)
+    formed = GenerationFormed(group.leader_id, group.protocol_name, static, collector.now_ms - rebalance.started_ms)
+    collector.emit(group, EventKind.GENERATION_FORMED, formed, before=before, trigger=rebalance.cause.trigger)
     for member in group.members.values():
-        if (caller := group.take_join(member)) is not None:
-            collector.respond(caller, join_response(group, member))
+        if (reply_to := group.pop_awaiting_join(member)) is not None:
+            collector.respond(reply_to, join_response(group, member))
         member.is_new = False
         extend_session(collector, member)  # JG-25, SE-06: also for an absent static member
-    round.timeout_ms = group.rebalance_timeout_ms()
-    collector.state.timers.arm(round.sync_timer, collector.now_ms + round.timeout_ms)
-    collector.state.timers.arm(round.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
-    round.reported_waiting = ()
+    rebalance.timeout_ms = group.rebalance_timeout_ms()
+    collector.state.timers.arm(rebalance.sync_timer, collector.now_ms + rebalance.timeout_ms)
+    collector.state.timers.arm(rebalance.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
+    rebalance.reported_waiting = ()
 
 
 def join_response(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupResponse:
@@ -178,10 +173,10 @@ def join_response(group: ClassicGroup, member: ClassicGroupMember) -> JoinGroupR
 def elect_leader(collector: EffectCollector, group: ClassicGroup) -> bool:
     """Choose a leader that has rejoined (JG-31); return False when no member has."""
     leader_id = group.leader_id
-    if leader_id is not None and group.members[leader_id].parked_join is not None:
+    if leader_id is not None and group.members[leader_id].awaiting_join is not None:
         return True
     for member in group.members.values():
-        if member.parked_join is not None:
+        if member.awaiting_join is not None:
             group.leader_id = member.member_id
             detail = LeaderChanged(leader_id, "failed to join before the rebalance timeout")
             collector.emit(group, EventKind.LEADER_CHANGED, detail, member=member)
@@ -189,13 +184,13 @@ def elect_leader(collector: EffectCollector, group: ClassicGroup) -> bool:
     return False
 
 
-def _become_empty(collector: EffectCollector, group: ClassicGroup, round: OngoingRebalance) -> None:
+def _become_empty(collector: EffectCollector, group: ClassicGroup, rebalance: OngoingRebalance) -> None:
     before = group.transition_to(EMPTY, collector.now_ms)
-    round.cancel()
-    group.round = None
+    rebalance.cancel()
+    group.rebalance = None
     group.leader_id = None
     collector.emit(
-        group, EventKind.GROUP_EMPTIED, GroupLifecycle(members=0), before=before, trigger=round.cause.trigger
+        group, EventKind.GROUP_EMPTIED, GroupLifecycle(members=0), before=before, trigger=rebalance.cause.trigger
     )
     # If this write fails, a restart restores the last stored generation, and its sessions expire.
     collector.append(
@@ -211,23 +206,23 @@ def _become_empty(collector: EffectCollector, group: ClassicGroup, round: Ongoin
 def assignment_written(
     collector: EffectCollector, group: ClassicGroup, generation_id: int, assignments: dict[str, bytes]
 ) -> None:
-    """Respond to the parked syncs after the assignment is written (ST-09, SG-06)."""
+    """Respond to the waiting syncs after the assignment is written (ST-09, SG-06)."""
     if group.generation_id != generation_id:
         return  # SG-07: a new generation formed during the write
     if TRANSITIONS[GroupInput.ASSIGNMENT_WRITTEN][group.state].action is not GroupAction.PROPAGATE_ASSIGNMENT:
         return
     group.assignment_in_flight = False
     before = group.transition_to(STABLE, collector.now_ms)
-    round = group.round
-    assert round is not None
-    round.waiting_timer.cancel()
+    rebalance = group.rebalance
+    assert rebalance is not None
+    rebalance.waiting_timer.cancel()
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-        if member.parked_sync is not None:
+        if member.awaiting_sync is not None:
             respond_to_sync(collector, group, member)
             extend_session(collector, member)  # SG-10
     collector.emit(
-        group, EventKind.REBALANCE_COMPLETED, RebalanceCompleted(collector.now_ms - round.started_ms), before=before
+        group, EventKind.REBALANCE_COMPLETED, RebalanceCompleted(collector.now_ms - rebalance.started_ms), before=before
     )
 
 
@@ -245,43 +240,43 @@ def assignment_write_failed(
 
 
 def respond_to_sync(collector: EffectCollector, group: ClassicGroup, member: ClassicGroupMember) -> None:
-    """Respond to a parked sync with the member's assignment."""
-    caller, member.parked_sync = member.parked_sync, None
+    """Respond to a waiting sync with the member's assignment."""
+    reply_to, member.awaiting_sync = member.awaiting_sync, None
     collector.respond(
-        caller, SyncGroupResponse(Error.NONE, group.protocol_type, group.protocol_name, member.assignment)
+        reply_to, SyncGroupResponse(Error.NONE, group.protocol_type, group.protocol_name, member.assignment)
     )
 
 
 def _abort(collector: EffectCollector, group: ClassicGroup, error: Error) -> None:
-    """Fail the parked syncs of a generation that did not become stable; clear its assignments (ST-10)."""
-    round = group.round
-    assert round is not None
-    detail = RebalanceFailed(error.name, collector.now_ms - round.started_ms)
-    collector.emit(group, EventKind.REBALANCE_FAILED, detail, trigger=round.cause.trigger)
+    """Fail the waiting syncs of a generation that did not become stable; clear its assignments (ST-10)."""
+    rebalance = group.rebalance
+    assert rebalance is not None
+    detail = RebalanceFailed(error.name, collector.now_ms - rebalance.started_ms)
+    collector.emit(group, EventKind.REBALANCE_FAILED, detail, trigger=rebalance.cause.trigger)
     group.assignment_in_flight = False
     for member in group.members.values():
         member.assignment = b""
-        if fail_parked_sync(collector, member, error):
+        if fail_awaiting_sync(collector, member, error):
             extend_session(collector, member)
 
 
 def mark_synced(group: ClassicGroup, member: ClassicGroupMember) -> None:
     """Record that a member has synced; cancel the sync timer when all have (SG-12)."""
     group.unsynced.pop(member.member_id, None)
-    if not group.unsynced and group.round is not None:
-        group.round.sync_timer.cancel()
+    if not group.unsynced and group.rebalance is not None:
+        group.rebalance.sync_timer.cancel()
 
 
-def sync_timer_expired(collector: EffectCollector, round: OngoingRebalance) -> None:
+def sync_timer_expired(collector: EffectCollector, rebalance: OngoingRebalance) -> None:
     """Remove the members that did not sync in time, the leader included (SG-11)."""
-    group = round.group
+    group = rebalance.group
     if TRANSITIONS[GroupInput.SYNC_TIMER_EXPIRED][group.state].action is not GroupAction.REMOVE_UNSYNCED:
         return
     late = [group.members[member_id] for member_id in group.unsynced]
     names = ", ".join(member.member_id for member in late)
     for member in late:
         remove_member(collector, member)
-        detail = MemberTimedOut("sync", round.timeout_ms, member.last_seen_ms)
+        detail = MemberTimedOut("sync", rebalance.timeout_ms, member.last_seen_ms)
         collector.emit(group, EventKind.MEMBER_UNSYNCED, detail, member=member, trigger=Trigger.SYNC_TIMEOUT)
     reason = f"Removing [{names}] on pending sync request expiration"
     start(collector, group, RebalanceCause(Trigger.SYNC_TIMEOUT, reason, late[0]))
@@ -291,9 +286,9 @@ def sync_timer_expired(collector: EffectCollector, round: OngoingRebalance) -> N
 
 
 def remove_member(collector: EffectCollector, member: ClassicGroupMember) -> None:
-    """Remove a member and fail its parked requests with UNKNOWN_MEMBER_ID (JG-24, LG-10)."""
+    """Remove a member and fail its waiting requests with UNKNOWN_MEMBER_ID (JG-24, LG-10)."""
     group = member.group
-    fail_parked_requests(collector, member, Error.UNKNOWN_MEMBER_ID)
+    fail_awaiting_requests(collector, member, Error.UNKNOWN_MEMBER_ID)
     was_leader = group.leader_id == member.member_id
     group.remove(member)
     if was_leader and group.leader_id is not None:
@@ -301,29 +296,29 @@ def remove_member(collector: EffectCollector, member: ClassicGroupMember) -> Non
         collector.emit(group, EventKind.LEADER_CHANGED, detail, member=group.members[group.leader_id])
 
 
-def fail_parked_requests(
+def fail_awaiting_requests(
     collector: EffectCollector, member: ClassicGroupMember, error: Error, *, member_id: str = NO_MEMBER
 ) -> None:
-    """Respond to a member's parked join and sync with an error; the join response carries `member_id`."""
-    caller = member.group.take_join(member)
-    if caller is not None:
-        collector.respond(caller, JoinGroupResponse(error, member_id=member_id))
-    fail_parked_sync(collector, member, error)
+    """Respond to a member's waiting join and sync with an error; the join response carries `member_id`."""
+    reply_to = member.group.pop_awaiting_join(member)
+    if reply_to is not None:
+        collector.respond(reply_to, JoinGroupResponse(error, member_id=member_id))
+    fail_awaiting_sync(collector, member, error)
 
 
-def fail_parked_sync(collector: EffectCollector, member: ClassicGroupMember, error: Error) -> bool:
-    """Respond to a parked sync with an error; return False when there is none."""
-    caller, member.parked_sync = member.parked_sync, None
-    if caller is None:
+def fail_awaiting_sync(collector: EffectCollector, member: ClassicGroupMember, error: Error) -> bool:
+    """Respond to a waiting sync with an error; return False when there is none."""
+    reply_to, member.awaiting_sync = member.awaiting_sync, None
+    if reply_to is None:
         return False
-    collector.respond(caller, SyncGroupResponse(error))
+    collector.respond(reply_to, SyncGroupResponse(error))
     return True
 
 
 def session_expired(collector: EffectCollector, member: ClassicGroupMember) -> None:
     """Remove a member whose session expired (SE-02, SE-03); removed and replaced members have no timer (SE-04)."""
     group = member.group
-    if not member.is_new and (member.parked_join is not None or member.parked_sync is not None):
+    if not member.is_new and (member.awaiting_join is not None or member.awaiting_sync is not None):
         return  # SE-03: a member that waits for our response does not expire
     timer_ms = collector.state.config.new_member_join_timeout_ms if member.is_new else member.session_timeout_ms
     timer = "join" if member.is_new else "session"
@@ -339,17 +334,17 @@ def extend_session(collector: EffectCollector, member: ClassicGroupMember) -> No
     collector.state.timers.arm(member.session, collector.now_ms + member.session_timeout_ms)
 
 
-def emit_waiting(collector: EffectCollector, round: OngoingRebalance) -> None:
-    """Emit the members a long round waits for: after one second, and when they change."""
-    group = round.group
-    detail = waiting_detail(group, round)
-    if detail.waiting_for != round.reported_waiting:
-        round.reported_waiting = detail.waiting_for
-        collector.emit(group, EventKind.REBALANCE_WAITING, detail, trigger=round.cause.trigger)
-    collector.state.timers.arm(round.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
+def emit_waiting(collector: EffectCollector, rebalance: OngoingRebalance) -> None:
+    """Emit the members a long rebalance waits for: after one second, and when they change."""
+    group = rebalance.group
+    detail = waiting_detail(group, rebalance)
+    if detail.waiting_for != rebalance.reported_waiting:
+        rebalance.reported_waiting = detail.waiting_for
+        collector.emit(group, EventKind.REBALANCE_WAITING, detail, trigger=rebalance.cause.trigger)
+    collector.state.timers.arm(rebalance.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
 
 
-def waiting_detail(group: ClassicGroup, round: OngoingRebalance) -> RebalanceWaiting:
-    """Return the members a round waits for, and its deadline."""
-    deadline = round.sync_timer if group.state is COMPLETING else round.join_timer
+def waiting_detail(group: ClassicGroup, rebalance: OngoingRebalance) -> RebalanceWaiting:
+    """Return the members a rebalance waits for, and its deadline."""
+    deadline = rebalance.sync_timer if group.state is COMPLETING else rebalance.join_timer
     return RebalanceWaiting(group.waiting_for(), deadline.deadline_ms)

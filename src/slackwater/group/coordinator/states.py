@@ -76,19 +76,19 @@ class GroupAction(Enum):
     REJECT = "respond with the error"
     RESPOND = "respond at once"
     ISSUE_ID = "respond MEMBER_ID_REQUIRED with a new id and keep it as pending"
-    PARK = "park the request; end the phase if it waited only for this member"
-    DELAY = "park the request until the initial delay expires"
+    AWAIT = "keep the request waiting; end the phase if it waited only for this member"
+    DELAY = "keep the request waiting until the initial delay expires"
     REBALANCE = "start a rebalance"
     REPLACE_MEMBER = "write the new member id, then respond"
-    STORE_ASSIGNMENT = "write the assignment, then respond to every parked SyncGroup"
+    STORE_ASSIGNMENT = "write the assignment, then respond to every waiting SyncGroup"
     STORE_OFFSETS = "write the offsets, then respond"
     TRY_COMPLETE_JOIN = "end the join phase if all members have joined"
     END_JOIN_PHASE = "end the join phase"
     EXTEND_DELAY = "extend the delay if a member joined since, else end the join phase"
     REMOVE_UNSYNCED = "remove the members that did not sync, start a rebalance"
-    PROPAGATE_ASSIGNMENT = "respond to every parked SyncGroup; the group is stable"
+    PROPAGATE_ASSIGNMENT = "respond to every waiting SyncGroup; the group is stable"
     DELETE_GROUP = "write tombstones and delete the group"
-    UNLOAD_GROUP = "respond NOT_COORDINATOR to every parked request and drop the group from memory"
+    UNLOAD_GROUP = "respond NOT_COORDINATOR to every waiting request and drop the group from memory"
     IGNORE = "nothing"
     UNREACHABLE = "—"
 
@@ -116,8 +116,8 @@ _IGNORE = Transition(GroupAction.IGNORE)
 _RESPOND = Transition(GroupAction.RESPOND)
 _ISSUE = Transition(GroupAction.ISSUE_ID)
 _STORE = Transition(GroupAction.STORE_OFFSETS)
-_PARK = Transition(GroupAction.PARK, next_states=(COMPLETING,))
-_PARK_SYNC = Transition(GroupAction.PARK)
+_AWAIT = Transition(GroupAction.AWAIT, next_states=(COMPLETING,))
+_AWAIT_SYNC = Transition(GroupAction.AWAIT)
 _ASSIGN = Transition(GroupAction.STORE_ASSIGNMENT)
 _REPLACE = Transition(GroupAction.REPLACE_MEMBER)
 _DELAY = Transition(GroupAction.DELAY)
@@ -156,13 +156,13 @@ def _row(
 TRANSITIONS: Final[dict[GroupInput, dict[GroupState, Transition]]] = {
     # input                                      Empty     Initial     Preparing   Completing  Stable      Dead
     GroupInput.JOIN_WITHOUT_ID:            _row(_ISSUE,   _ISSUE,     _ISSUE,     _ISSUE,     _ISSUE,     _DEAD),   # JG-08
-    GroupInput.JOIN_NEW:                   _row(_INITIAL, _DELAY,     _PARK,      _REBALANCE, _REBALANCE, _DEAD),   # ST-05
-    GroupInput.JOIN_LEADER:                _row(_NEVER,   _DELAY,     _PARK,      _RESPOND,   _REBALANCE, _NEVER),  # JG-17, JG-20
-    GroupInput.JOIN_FOLLOWER:              _row(_NEVER,   _DELAY,     _PARK,      _RESPOND,   _RESPOND,   _NEVER),  # JG-18, JG-20
-    GroupInput.JOIN_CHANGED:               _row(_NEVER,   _DELAY,     _PARK,      _REBALANCE, _REBALANCE, _NEVER),  # JG-19, JG-21
-    GroupInput.JOIN_STATIC:                _row(_NEVER,   _DELAY,     _PARK,      _REBALANCE, _REPLACE,   _NEVER),  # JG-41, JG-46, JG-47
+    GroupInput.JOIN_NEW:                   _row(_INITIAL, _DELAY,     _AWAIT,      _REBALANCE, _REBALANCE, _DEAD),   # ST-05
+    GroupInput.JOIN_LEADER:                _row(_NEVER,   _DELAY,     _AWAIT,      _RESPOND,   _REBALANCE, _NEVER),  # JG-17, JG-20
+    GroupInput.JOIN_FOLLOWER:              _row(_NEVER,   _DELAY,     _AWAIT,      _RESPOND,   _RESPOND,   _NEVER),  # JG-18, JG-20
+    GroupInput.JOIN_CHANGED:               _row(_NEVER,   _DELAY,     _AWAIT,      _REBALANCE, _REBALANCE, _NEVER),  # JG-19, JG-21
+    GroupInput.JOIN_STATIC:                _row(_NEVER,   _DELAY,     _AWAIT,      _REBALANCE, _REPLACE,   _NEVER),  # JG-41, JG-46, JG-47
     GroupInput.JOIN_STATIC_OTHER_PROTOCOL: _row(_NEVER,   _NEVER,     _NEVER,     _NEVER,     _REBALANCE, _NEVER),  # JG-45
-    GroupInput.SYNC_FOLLOWER:              _row(_NEVER,   _REJOIN,    _REJOIN,    _PARK_SYNC, _RESPOND,   _DEAD),   # SG-04, SG-05, SG-09
+    GroupInput.SYNC_FOLLOWER:              _row(_NEVER,   _REJOIN,    _REJOIN,    _AWAIT_SYNC, _RESPOND,   _DEAD),   # SG-04, SG-05, SG-09
     GroupInput.SYNC_LEADER:                _row(_NEVER,   _REJOIN,    _REJOIN,    _ASSIGN,    _RESPOND,   _NEVER),  # SG-06
     # HB-06: Kafka does not request a rejoin in CompletingRebalance, although the documentation of its states says so.
     GroupInput.HEARTBEAT:                  _row(_UNKNOWN, _REJOIN,    _REJOIN,    _RESPOND,   _RESPOND,   _DEAD),   # HB-01 … HB-07

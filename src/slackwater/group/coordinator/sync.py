@@ -3,18 +3,18 @@
 from slackwater.group.coordinator import rebalance
 from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember
-from slackwater.group.coordinator.identity import identify
+from slackwater.group.coordinator.identity import check_identity
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import DEAD, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.errors import Error
 from slackwater.group.messages import SyncGroup, SyncGroupResponse
 
 
-def sync(collector: EffectCollector, request: SyncGroup, caller: object) -> None:
-    """Respond to a sync, park it, or reject it."""
+def sync(collector: EffectCollector, request: SyncGroup, reply_to: object) -> None:
+    """Respond to a sync, keep it waiting, or reject it."""
     error = _validate(collector, request)
     if error is not Error.NONE:
-        collector.respond(caller, SyncGroupResponse(error))
+        collector.respond(reply_to, SyncGroupResponse(error))
         return
     assert request.group_id is not None
     group = collector.state.groups[request.group_id]
@@ -22,11 +22,11 @@ def sync(collector: EffectCollector, request: SyncGroup, caller: object) -> None
     group_input = GroupInput.SYNC_LEADER if group.leader_id == member.member_id else GroupInput.SYNC_FOLLOWER
     transition = TRANSITIONS[group_input][group.state]
     if transition.action is GroupAction.REJECT:
-        collector.respond(caller, SyncGroupResponse(transition.error))
+        collector.respond(reply_to, SyncGroupResponse(transition.error))
         return
     member.last_seen_ms = collector.now_ms
     rebalance.mark_synced(group, member)
-    superseded, member.parked_sync = member.parked_sync, caller
+    superseded, member.awaiting_sync = member.awaiting_sync, reply_to
     if superseded is not None:  # Kafka sends no response to it
         collector.respond(superseded, SyncGroupResponse(Error.REBALANCE_IN_PROGRESS))
     match transition.action:
@@ -35,7 +35,7 @@ def sync(collector: EffectCollector, request: SyncGroup, caller: object) -> None
         case GroupAction.STORE_ASSIGNMENT if not group.assignment_in_flight:
             store_assignment(collector, group, member, request)
         case _:
-            pass  # parked until the assignment is written
+            pass  # waiting until the assignment is written
 
 
 def _validate(collector: EffectCollector, request: SyncGroup) -> Error:
@@ -55,7 +55,7 @@ def _validate(collector: EffectCollector, request: SyncGroup) -> Error:
     if group.state is DEAD:
         return TRANSITIONS[GroupInput.SYNC_FOLLOWER][DEAD].error
     if request.group_instance_id is not None or request.member_id not in group.members:
-        error = identify(collector, group, request.member_id, request.group_instance_id, "sync-group")
+        error = check_identity(collector, group, request.member_id, request.group_instance_id, "sync-group")
         if error is not Error.NONE:
             return error
     if request.generation_id != group.generation_id:

@@ -17,7 +17,7 @@ _JOIN_REASONS: Final = (
 )
 
 
-def of_leave(reason: str | None, *, administrator: bool) -> Trigger:
+def leave_trigger(reason: str | None, *, administrator: bool) -> Trigger:
     """Return the trigger of a leave: administrator, poll timeout, or a normal leave."""
     if administrator:
         return Trigger.ADMIN_REMOVAL
@@ -26,7 +26,7 @@ def of_leave(reason: str | None, *, administrator: bool) -> Trigger:
     return Trigger.MEMBER_LEAVE
 
 
-def of_rejoin(
+def rejoin_trigger(
     protocol_type: str,
     before: tuple[JoinProtocol, ...],
     after: tuple[JoinProtocol, ...],

@@ -14,7 +14,7 @@ class RebalancesHaveCauses(Checker):
         self.protocols: dict[str, tuple[JoinProtocol, ...]] = {}
         self.unchanged_rejoin: JoinGroup | None = None
 
-    def on_request(self, caller: object, request: Request) -> None:
+    def on_request(self, reply_to: object, request: Request) -> None:
         self.unchanged_rejoin = None
         if not isinstance(request, JoinGroup) or not request.member_id:
             return
@@ -28,7 +28,7 @@ class RebalancesHaveCauses(Checker):
             self.unchanged_rejoin = request
         self.protocols[request.member_id] = request.protocols
 
-    def on_response(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, reply_to: object, request: Request, response: Response) -> None:
         if request is self.unchanged_rejoin:
             self.unchanged_rejoin = None  # a later rebalance has another cause
         if isinstance(request, JoinGroup):

@@ -61,13 +61,13 @@ class Checker:
         """Raise `Violation`."""
         raise Violation(type(self).__name__, self.view.now_ms, error)
 
-    def on_request(self, caller: object, request: Request) -> None:
+    def on_request(self, reply_to: object, request: Request) -> None:
         """Called before a request is handled."""
 
-    def on_response(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, reply_to: object, request: Request, response: Response) -> None:
         """Called when the coordinator responds."""
 
-    def on_disconnect(self, caller: object) -> None:
+    def on_disconnect(self, reply_to: object) -> None:
         """Called when the connection of a waiting request is lost with the broker."""
 
     def on_append(self, append: AppendRecords) -> None:

@@ -35,7 +35,7 @@ class ResponsesAreDurable(Checker):
                     partition = TopicPartition(record.topic, record.partition)
                     self.offsets[partition] = -1 if value is None else value.offset
 
-    def on_response(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, reply_to: object, request: Request, response: Response) -> None:
         match request, response:
             case SyncGroup(), SyncGroupResponse(error=Error.NONE):
                 if self.generation_id != request.generation_id:

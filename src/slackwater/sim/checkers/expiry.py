@@ -21,7 +21,7 @@ class OnlySilentMembersExpire(Checker):
         super().__init__(view)
         self.seen_ms: dict[str, int] = {}
 
-    def on_response(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, reply_to: object, request: Request, response: Response) -> None:
         match response:
             case JoinGroupResponse(error=Error.NONE) | SyncGroupResponse(error=Error.NONE):
                 pass  # not counted: this check can only miss a restart, never invent one

@@ -12,18 +12,18 @@ class OldGenerationsAreFenced(Checker):
         super().__init__(view)
         self.stale: dict[object, str] = {}
 
-    def on_request(self, caller: object, request: Request) -> None:
+    def on_request(self, reply_to: object, request: Request) -> None:
         if isinstance(request, OffsetCommit | Heartbeat):
             view = self.view
             if view.group_state is None:
                 return
             if request.member_id not in view.members:
-                self.stale[caller] = f"{request.member_id} is not a member"
+                self.stale[reply_to] = f"{request.member_id} is not a member"
             elif request.generation_id != view.generation_id:
-                self.stale[caller] = f"generation {request.generation_id} is not {view.generation_id}"
+                self.stale[reply_to] = f"generation {request.generation_id} is not {view.generation_id}"
 
-    def on_response(self, caller: object, request: Request, response: Response) -> None:
-        reason = self.stale.pop(caller, None)
+    def on_response(self, reply_to: object, request: Request, response: Response) -> None:
+        reason = self.stale.pop(reply_to, None)
         if reason is None:
             return
         if isinstance(response, OffsetCommitResponse):

@@ -19,7 +19,7 @@ class LeaderHasJoined(Checker):
         elif event.kind in (EventKind.REBALANCE_COMPLETED, EventKind.REBALANCE_FAILED) and self.expected is not None:
             self.fail(f"{self.expected} is the leader of generation {event.generation} but has not joined it")
 
-    def on_response(self, caller: object, request: Request, response: Response) -> None:
+    def on_response(self, reply_to: object, request: Request, response: Response) -> None:
         if isinstance(request, JoinGroup) and isinstance(response, JoinGroupResponse) and response.error is Error.NONE:
             if response.member_id == self.expected:
                 self.expected = None

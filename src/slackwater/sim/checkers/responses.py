@@ -11,15 +11,15 @@ class EveryRequestGetsOneResponse(Checker):
         super().__init__(view)
         self.waiting: dict[object, tuple[int, Request]] = {}
 
-    def on_request(self, caller: object, request: Request) -> None:
-        self.waiting[caller] = (self.view.now_ms, request)
+    def on_request(self, reply_to: object, request: Request) -> None:
+        self.waiting[reply_to] = (self.view.now_ms, request)
 
-    def on_response(self, caller: object, request: Request, response: Response) -> None:
-        if self.waiting.pop(caller, None) is None:
+    def on_response(self, reply_to: object, request: Request, response: Response) -> None:
+        if self.waiting.pop(reply_to, None) is None:
             self.fail(f"{request} got a second response: {response}")
 
-    def on_disconnect(self, caller: object) -> None:
-        self.waiting.pop(caller, None)
+    def on_disconnect(self, reply_to: object) -> None:
+        self.waiting.pop(reply_to, None)
 
     def on_quiet(self) -> None:
         for since_ms, request in self.waiting.values():
