@@ -2,8 +2,8 @@
 
 Each history is generated (benchmarks/doctor_history.py). The scan reads the text and counts the lines that one regular
 expression matches: those about groups. The doctor does all that `slackwater doctor` does before it prints: it reads the
-lines, judges every group, and numbers the lines of the evidence. `rows` is its first part, up to the shuffle by group.
-All of them run in one session on two cores, in turn, after one warm-up round. The figures are medians.
+lines, diagnoses every group, and numbers the lines of the evidence. `rows` is its first part, up to the shuffle by
+group. All of them run in one session on two cores, in turn, after one warm-up round. The figures are medians.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def rows(spark: "SparkSession", path: str) -> int:
 
 
 def doctor(spark: "SparkSession", path: str) -> int:
-    """Return how many groups are judged."""
+    """Return how many groups are diagnosed."""
     from slackwater.doctor.diagnosis import DiagnosisRequest
     from slackwater.spark.doctor.job import diagnose
 

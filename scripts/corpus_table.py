@@ -18,7 +18,7 @@ from tests.doctor.corpus import incidents, read_incident, truth  # noqa: E402
 from slackwater.doctor.causes.finding import SURE  # noqa: E402
 from slackwater.doctor.timeline.cluster_history import ClusterHistory  # noqa: E402
 from slackwater.doctor.timeline.group_history import GroupHistory  # noqa: E402
-from slackwater.doctor.verdict import Verdict, judge  # noqa: E402
+from slackwater.doctor.verdict import Verdict, diagnose_group  # noqa: E402
 
 PAGE: Final = ROOT / "docs" / "doctor-corpus.md"
 SOURCES: Final = {
@@ -58,7 +58,7 @@ def results(sources: tuple[str, ...]) -> Iterator[CorpusResult]:
         cluster = ClusterHistory.of(row for row in rows if not row.group)
         for group, expected in label["groups"].items():
             own = [row for row in rows if row.group == group]
-            verdict = judge(GroupHistory(group, own, cluster)) if own else None
+            verdict = diagnose_group(GroupHistory(group, own, cluster)) if own else None
             yield _result(incident, label["library"], expected, verdict)
 
 

@@ -230,8 +230,8 @@ def test_verdict_is_printed_if_the_page_fails(requests: list[DiagnosisRequest]) 
 
 
 def test_unrecognised_lines_are_reported_with_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    unread = [(f"server-{number}.log", 2, "an unknown line") for number in range(5)]
-    diagnosis = Diagnosis([healthy()], unread)
+    unrecognized = [(f"server-{number}.log", 2, "an unknown line") for number in range(5)]
+    diagnosis = Diagnosis([healthy()], unrecognized)
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: diagnosis)
     code, out, err = run("logs", "--json")
     assert code == 0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.doctor.events.rows import Row, read_row
-from slackwater.doctor.events.table import DETAIL, FLAG, LIST, LONG, FactKind
+from slackwater.doctor.events.table import DETAIL, FLAG, LIST, LONG, OtherEventKind
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
@@ -164,7 +164,7 @@ def _fill_names(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Fill in client, group and instance from the rest of one client's file."""
     settings: dict[str, str] = {}
     for row in rows:
-        if row["kind"] == FactKind.CLIENT_SETTING:
+        if row["kind"] == OtherEventKind.CLIENT_SETTING:
             value = _name(row["detail"].get("value"))
             if value:
                 settings.setdefault(row["detail"]["setting"], value)
@@ -241,7 +241,7 @@ def _generation(group: str, value: bytes | None, common: dict[str, Any]) -> Iter
     }
     for member in decoded.members:
         yield common | {
-            "kind": FactKind.MEMBER_RECORDED,
+            "kind": OtherEventKind.MEMBER_RECORDED,
             "group": group,
             "generation": decoded.generation,
             "member": member.member_id,
@@ -283,7 +283,7 @@ def _consumer_group(key: bytes, value: bytes | None, common: dict[str, Any]) -> 
         member = reader.string("member")
         if value is None:
             yield common | {
-                "kind": FactKind.MEMBER_GONE,
+                "kind": OtherEventKind.MEMBER_GONE,
                 "group": group,
                 "member": member,
                 "detail": {"group_protocol": "consumer"},
@@ -297,7 +297,7 @@ def _consumer_group(key: bytes, value: bytes | None, common: dict[str, Any]) -> 
         topics = [body.string("topic") for _ in range(body.array("topics"))]
         body.nullable_string("regex")
         yield common | {
-            "kind": FactKind.MEMBER_RECORDED,
+            "kind": OtherEventKind.MEMBER_RECORDED,
             "group": group,
             "member": member,
             "instance": instance,

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from slackwater.doctor.events.rows import Row, SingleRowDetail
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.verdict import Verdict, judge
+from slackwater.doctor.verdict import Verdict, diagnose_group
 from slackwater.group.events import EventKind, EventSource, GroupState, Trigger
 
 
@@ -33,7 +33,7 @@ class Scenario:
 
     def verdict(self) -> Verdict:
         """The doctor's verdict."""
-        return judge(self.history())
+        return diagnose_group(self.history())
 
     def history(self) -> GroupHistory:
         """The group's history."""
@@ -117,8 +117,8 @@ class Scenario:
 
     def started(self, client: str, at: float, topics: tuple[str, ...] = ("t",)) -> None:
         """A client's process starts."""
-        self.log(client, FactKind.CLIENT_STARTED, at)
-        self.log(client, FactKind.CLIENT_SUBSCRIBED, at, detail={"topics": list(topics)})
+        self.log(client, OtherEventKind.CLIENT_STARTED, at)
+        self.log(client, OtherEventKind.CLIENT_SUBSCRIBED, at, detail={"topics": list(topics)})
 
     # ---- the offsets topic
 
@@ -131,7 +131,7 @@ class Scenario:
             subscribed = (topics or {}).get(client, ("t",))
             self.add_record(
                 at,
-                FactKind.MEMBER_RECORDED,
+                OtherEventKind.MEMBER_RECORDED,
                 {
                     "member": self.ids[client],
                     "client": client,

@@ -9,7 +9,7 @@ from slackwater.doctor.events.rows import Row, SingleRowDetail
 from slackwater.doctor.events.table import DETAIL
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.verdict import Verdict, judge
+from slackwater.doctor.verdict import Verdict, diagnose_group
 from tests.doctor.corpus import incidents, read_incident, truth
 
 INCIDENTS = incidents()
@@ -27,7 +27,7 @@ def verdicts(incident: str, sources: tuple[str, ...]) -> dict[str, Verdict]:
     for group in truth(incident)["groups"]:
         group_rows = [row for row in rows if row.group == group]
         if group_rows:
-            judged[group] = judge(GroupHistory(group, group_rows, cluster))
+            judged[group] = diagnose_group(GroupHistory(group, group_rows, cluster))
     return judged
 
 
@@ -66,7 +66,7 @@ def test_verdict_does_not_depend_on_names(incident: str) -> None:
         cluster = ClusterHistory.of(row for row in rows if not row.group)
         if label["groups"][group]["cause"] in ("partitions_added", "new_topic_matched", "topic_deleted"):
             continue  # the topic's name links the group to the change
-        assert judge(GroupHistory("other", renamed, cluster)).cause == label["groups"][group]["cause"]
+        assert diagnose_group(GroupHistory("other", renamed, cluster)).cause == label["groups"][group]["cause"]
 
 
 def _renamed(row: Row, names: list[str]) -> Row:

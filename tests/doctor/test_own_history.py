@@ -9,7 +9,7 @@ import pytest
 from slackwater import Broker, Consumer
 from slackwater.doctor.events.rows import Row, row_of
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.verdict import Verdict, judge
+from slackwater.doctor.verdict import Verdict, diagnose_group
 from slackwater.group.events import EventKind
 from tests.client.helpers import consumer, fill, numbers, poll_until, wait_for
 from tests.doctor.corpus import read_log
@@ -43,7 +43,7 @@ def log() -> Iterator[LineCollector]:
 
 
 def judged(rows: list[Row]) -> Verdict:
-    return judge(GroupHistory(GROUP, [row for row in rows if row.group == GROUP]))
+    return diagnose_group(GroupHistory(GROUP, [row for row in rows if row.group == GROUP]))
 
 
 def count_of_leaves(broker: Broker) -> int:

@@ -12,7 +12,7 @@ from slackwater.doctor.causes.finding import EvidenceLine, Finding
 from slackwater.doctor.prescriptions import Prescription
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, TimelineMarker, TimelineSpan
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats
-from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound
+from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
 from slackwater.web.report import report
 
@@ -21,9 +21,9 @@ NASTY = "</script><script>alert('x')</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-def round_of(generation: int, trigger: str | None = "poll_timeout") -> RebalanceRound:
+def rebalance_of(generation: int, trigger: str | None = "poll_timeout") -> RecordedRebalance:
     began_ms = BEGAN_MS + generation * 10_000
-    return RebalanceRound(
+    return RecordedRebalance(
         generation, began_ms, began_ms + 900, trigger, "slow-1", "eager", 3, 2, True, False, "b.log:7"
     )
 
@@ -57,7 +57,7 @@ def unhealthy(group: str = "orders") -> Verdict:
             ),
         ),
         episodes=(Episode("storm", BEGAN_MS, BEGAN_MS + 500_000, 12, 12, 9_000, (("poll_timeout", 12),)),),
-        rounds=tuple(round_of(generation) for generation in range(1, 13)),
+        recorded_rebalances=tuple(rebalance_of(generation) for generation in range(1, 13)),
         member_timelines=(
             MemberTimeline(
                 "slow-1", "/10.0.0.7", True, (TimelineSpan(BEGAN_MS, BEGAN_MS + 20_000, "member slow-1-abc"),), ()
@@ -128,7 +128,7 @@ def test_unknown_cause_is_not_called_healthy() -> None:
 
 
 def test_unrecognised_lines_are_on_the_page() -> None:
-    page = report([healthy("quiet")], unread=[("server.log", 1234, "Group <x> was frobnicated")])
+    page = report([healthy("quiet")], unrecognized=[("server.log", 1234, "Group <x> was frobnicated")])
     assert "1,234" in page
     assert "Group &lt;x&gt; was frobnicated" in page
 

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from slackwater.cli.doctor_output import print_diagnosis, warn_of_unread_lines
+from slackwater.cli.doctor_output import print_diagnosis, warn_of_unrecognized_lines
 from slackwater.cli.exit_codes import BAD_INPUT, UNKNOWN_STATE
 from slackwater.cli.printing import discard_output, warn
 from slackwater.cli.times import datetime_ms
@@ -107,7 +107,7 @@ def _report(diagnosis: "Diagnosis", html: Path | None, *, as_json: bool) -> int:
         warn(f"The verdict cannot be written to standard output: {error.strerror}.")
         discard_output()
         code = BAD_INPUT
-    warn_of_unread_lines(diagnosis)
+    warn_of_unrecognized_lines(diagnosis)
     try:
         if html is not None:
             _write_report(html, diagnosis)
@@ -309,7 +309,7 @@ def _write_report(path: Path, diagnosis: "Diagnosis") -> None:
     from slackwater.web.report import report
 
     try:
-        path.write_text(report(diagnosis.verdicts, unread=diagnosis.unread), encoding="utf-8")
+        path.write_text(report(diagnosis.verdicts, unrecognized=diagnosis.unrecognized), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--html {path} cannot be written: {error.strerror}.") from None
     warn(f"The report is in {path}.")

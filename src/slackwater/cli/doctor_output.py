@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SURE: Final = 0.8
 _LIKELY: Final = 0.5
 _MAX_PRESCRIPTIONS: Final = 3
-_MAX_UNREAD_FILES: Final = 3
+_MAX_UNRECOGNIZED_FILES: Final = 3
 
 
 def print_diagnosis(diagnosis: "Diagnosis") -> None:
@@ -44,11 +44,11 @@ def print_diagnosis(diagnosis: "Diagnosis") -> None:
         _print(f"not certain for {_shorten(groups, 3)}: {text}", indent=2)
 
 
-def warn_of_unread_lines(diagnosis: "Diagnosis") -> None:
+def warn_of_unrecognized_lines(diagnosis: "Diagnosis") -> None:
     """Report lines about groups that no template matches: they are in no verdict."""
-    for file, lines, example in diagnosis.unread[:_MAX_UNREAD_FILES]:
+    for file, lines, example in diagnosis.unrecognized[:_MAX_UNRECOGNIZED_FILES]:
         warn(f"{file}: {count(lines, 'line')} about groups not recognised, for example: {example[:160]}")
-    if others := diagnosis.unread[_MAX_UNREAD_FILES:]:
+    if others := diagnosis.unrecognized[_MAX_UNRECOGNIZED_FILES:]:
         lines = sum(entry[1] for entry in others)
         warn(f"{count(lines, 'line')} about groups not recognised in {count(len(others), 'more file')}")
 
@@ -96,8 +96,8 @@ def _print_prescriptions(verdict: "Verdict") -> None:
         _print(f"{prescription.order}. {prescription.what}", indent=2, hanging=3)
         for line in _lines_to_paste(prescription, library):
             typer.echo(f"       {line}")
-        if prescription.price != "none":
-            _print(f"cost: {prescription.price}", indent=5)
+        if prescription.cost != "none":
+            _print(f"cost: {prescription.cost}", indent=5)
         for text in prescription.caution:
             _print(f"caution: {text}", indent=5)
     if left := len(verdict.prescriptions) - len(shown):
@@ -116,11 +116,11 @@ def _lines_to_paste(prescription: "Prescription", library: str | None) -> Sequen
 
 
 def _lag(lag: "LagEstimate") -> str:
-    text = f"lag: up to {lag.most_behind:,} records, at {_clock(lag.most_behind_ms)[:16]}"
+    text = f"lag: up to {lag.max_lag:,} records, at {_clock(lag.max_lag_ms)[:16]}"
     stopped = f"rebalances had taken {lag.stopped_ms / 1000:,.0f} s"
     if lag.by_pauses is None:
         return f"{text}; {stopped}, but stop only the partitions that move"
-    return f"{text}; {lag.by_pauses / lag.most_behind:.0%} of it caused by rebalances ({stopped})"
+    return f"{text}; {lag.by_pauses / lag.max_lag:.0%} of it caused by rebalances ({stopped})"
 
 
 def _confidence(confidence: float) -> str:

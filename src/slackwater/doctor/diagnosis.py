@@ -42,7 +42,7 @@ class Diagnosis:
     """The verdicts, and the lines that could not be parsed."""
 
     verdicts: Sequence[Verdict]
-    unread: Sequence[tuple[str, int, str]] = ()
+    unrecognized: Sequence[tuple[str, int, str]] = ()
     """Per file: the number of lines that look relevant but match no template, and one of these lines."""
 
 

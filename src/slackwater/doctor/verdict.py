@@ -22,14 +22,14 @@ from slackwater.doctor.prescriptions import Prescription, prescribe
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, member_timelines
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats, lag_of, minutes
-from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound, episodes, rebalances
+from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance, episodes, find_rebalances
 from slackwater.group.events import EventKind
 
 HEALTHY: Final = "healthy"
 UNKNOWN: Final = "unknown"
 _MAX_ENTRIES: Final = 2_000
 """Maximum number of rebalances and minutes in a verdict: the last ones."""
-_NOT_IN_JSON: Final = ("cluster", "group", "rounds", "minutes", "member_timelines")
+_NOT_IN_JSON: Final = ("cluster", "group", "recorded_rebalances", "minutes", "member_timelines")
 _FIRST_KEYS: Final = (
     "cause",
     "action_needed",
@@ -78,7 +78,7 @@ class Verdict:
     figures: dict[str, int] = field(default_factory=dict)
     prescriptions: tuple[Prescription, ...] = ()
     episodes: tuple[Episode, ...] = ()
-    rounds: tuple[RebalanceRound, ...] = ()
+    recorded_rebalances: tuple[RecordedRebalance, ...] = ()
     minutes: tuple[MinuteStats, ...] = ()
     member_timelines: tuple[MemberTimeline, ...] = ()
     alerts: tuple[str, ...] = ()
@@ -86,23 +86,23 @@ class Verdict:
     """The largest lag and the part caused by rebalances; None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as plain values without rounds, minutes and member timelines."""
+        """Return the verdict as plain values without single rebalances, minutes and member timelines."""
         values = asdict(self)
         for name in _NOT_IN_JSON:
             del values[name]
         return {name: values[name] for name in _FIRST_KEYS} | values
 
 
-def judge(history: GroupHistory, cluster: str = "", *, with_timeline: bool = True) -> Verdict:
-    """Find the cause. Without `with_timeline` the verdict has no rounds, minutes and member timelines."""
+def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: bool = True) -> Verdict:
+    """Find the cause. Without `with_timeline` the verdict has no single rebalances, minutes and member timelines."""
     absences = read_absences(history)
     findings = [finding for rule in RULES if (finding := rule.check(history, absences)) is not None]
     findings = _drop_explained(findings)
     chosen = min(findings, key=_order, default=None) or _healthy(history)
-    rounds = rebalances(history)
+    recorded = find_rebalances(history)
     # Without progress rows there is no lag, and the minutes are only for drawing.
-    by_minute = minutes(history, rounds) if with_timeline or history.of(EventKind.PROGRESS) else []
-    remark = stop_the_world(history, rounds)
+    by_minute = minutes(history, recorded) if with_timeline or history.of(EventKind.PROGRESS) else []
+    remark = stop_the_world(history, recorded)
     findings += [remark] if remark is not None else []
     also = tuple(finding for finding in findings if finding is not chosen and finding.cause != chosen.cause)
     return Verdict(
@@ -112,8 +112,8 @@ def judge(history: GroupHistory, cluster: str = "", *, with_timeline: bool = Tru
         action_needed=CAUSES[chosen.cause].action_needed,
         storm=chosen.recurring,
         culprits=chosen.culprits,
-        rebalances=history.rebalances,
-        changes=history.rebalances - sum(round_.follow_up for round_ in rounds),
+        rebalances=history.rebalance_count,
+        changes=history.rebalance_count - sum(rebalance.follow_up for rebalance in recorded),
         confidence=round(chosen.confidence, 2),
         evidence=chosen.evidence,
         secondary=chosen.secondary,
@@ -126,11 +126,11 @@ def judge(history: GroupHistory, cluster: str = "", *, with_timeline: bool = Tru
         complete_since_ms=history.complete_since_ms,
         figures=dict(chosen.figures),
         prescriptions=_prescriptions(chosen, also),
-        episodes=tuple(episodes(rounds, chosen.cause, chosen.recurring, history.settled_ms)),
-        rounds=tuple(rounds[-_MAX_ENTRIES:]) if with_timeline else (),
+        episodes=tuple(episodes(recorded, chosen.cause, chosen.recurring, history.start_ended_ms)),
+        recorded_rebalances=tuple(recorded[-_MAX_ENTRIES:]) if with_timeline else (),
         minutes=tuple(by_minute[-_MAX_ENTRIES:]) if with_timeline else (),
         member_timelines=member_timelines(history, chosen.culprits) if with_timeline else (),
-        alerts=tuple(alert.name for alert in firing(_measured(history, rounds))),
+        alerts=tuple(alert.name for alert in firing(_measured(history, recorded))),
         lag=lag_of(by_minute),
     )
 
@@ -149,10 +149,10 @@ def _prescriptions(chosen: Finding, also: Sequence[Finding]) -> tuple[Prescripti
     return prescriptions
 
 
-def _measured(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> dict[str, float]:
+def _measured(history: GroupHistory, rebalances: Sequence[RecordedRebalance]) -> dict[str, float]:
     errors = [row.detail_text("error") for row in history.of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
-    settled = [round_ for round_ in rounds if round_.began_ms > history.settled_ms]
-    return measure(settled, history.began_ms, history.ended_ms, errors)
+    after_start = [rebalance for rebalance in rebalances if rebalance.began_ms > history.start_ended_ms]
+    return measure(after_start, history.began_ms, history.ended_ms, errors)
 
 
 def _order(finding: Finding) -> tuple[int, int, float]:

@@ -19,7 +19,7 @@ from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.prescriptions import Prescription
 from slackwater.doctor.timeline.member_timelines import MemberTimeline
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
-from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound
+from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
 from slackwater.version import __version__
 
@@ -36,17 +36,17 @@ _LEGEND: Final = (
 
 
 def report(
-    verdicts: Sequence[Verdict], title: str = "Rebalance report", unread: Sequence[tuple[str, int, str]] = ()
+    verdicts: Sequence[Verdict], title: str = "Rebalance report", unrecognized: Sequence[tuple[str, int, str]] = ()
 ) -> str:
-    """Return the page; `unread` has per file the number of unrecognised lines about groups, and one of them."""
+    """Return the page; `unrecognized` has per file the number of unrecognised lines about groups, and one of them."""
     ordered = sorted(verdicts, key=_report_order)
     unhealthy = [verdict for verdict in ordered if verdict.cause != "healthy"]
     healthy = [verdict for verdict in ordered if verdict.cause == "healthy"]
     body = [_head(title, ordered), *(_group(verdict, at) for at, verdict in enumerate(unhealthy))]
     if healthy:
         body.append(_healthy(healthy))
-    if unread:
-        body.append(_unread(unread))
+    if unrecognized:
+        body.append(_unrecognized(unrecognized))
     scripts = "".join(
         f"timeline(document.getElementById('timeline-{at}'), {_data(_timeline(verdict))});\n"
         for at, verdict in enumerate(unhealthy)
@@ -108,7 +108,7 @@ def _group(verdict: Verdict, at: int) -> str:
         "<h3>What happened</h3>" + _lag(verdict) + _legend() + f'<div id="timeline-{at}"></div>',
         _prescriptions(verdict.prescriptions),
         _episodes(verdict.episodes),
-        _rounds(verdict.rounds),
+        _rebalance_table(verdict.recorded_rebalances),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
@@ -172,10 +172,10 @@ def _lag(verdict: Verdict) -> str:
     lag = verdict.lag
     if lag is None:
         return ""
-    largest = f"The lag reached <b>{lag.most_behind:,} records</b> at {escape(_when(lag.most_behind_ms)[11:16])}"
+    largest = f"The lag reached <b>{lag.max_lag:,} records</b> at {escape(_when(lag.max_lag_ms)[11:16])}"
     if lag.by_pauses is None:
         return f"<p>{largest}. Its rebalances stop only the partitions that move; their number is not recorded.</p>"
-    share = lag.by_pauses / lag.most_behind
+    share = lag.by_pauses / lag.max_lag
     return (
         f"<p>{largest}; <b>{share:.0%}</b> of it was caused by rebalances, which had taken "
         f"{_lasted(lag.stopped_ms)} by then. "
@@ -205,8 +205,8 @@ def _prescription(prescription: Prescription) -> str:
     texts = [f"<li>{escape(prescription.what)}"]
     if prescription.optional:
         texts.append(' <span class="faint">(optional)</span>')
-    if prescription.price not in ("", "none"):
-        texts.append(f'<p class="faint">Cost: {escape(prescription.price)}</p>')
+    if prescription.cost not in ("", "none"):
+        texts.append(f'<p class="faint">Cost: {escape(prescription.cost)}</p>')
     texts += [f'<p class="faint">Caution: {escape(text)}</p>' for text in prescription.caution]
     if prescription.properties:
         blocks = (
@@ -231,16 +231,16 @@ def _episodes(episodes: Sequence[Episode]) -> str:
     return _table("Episodes", ("kind", "from", "duration", "rebalances", "triggers"), rows)
 
 
-def _rounds(rounds: Sequence[RebalanceRound]) -> str:
-    if not rounds:
+def _rebalance_table(rebalances: Sequence[RecordedRebalance]) -> str:
+    if not rebalances:
         return ""
     rows = "".join(
-        f'<tr><td class="number">{round_.generation}</td><td>{escape(_when(round_.began_ms))}</td>'
-        f"<td>{escape(_lasted(round_.duration_ms))}</td><td>{escape(round_.trigger or '?')}"
-        f"{' (follow-up)' if round_.follow_up else ''}</td><td>{escape(round_.culprit or '')}</td>"
-        f"<td>{_count(round_.members_before)} → {_count(round_.members_after)}</td>"
-        f'<td class="faint">{escape(round_.evidence or "")}</td></tr>'
-        for round_ in rounds[-200:]
+        f'<tr><td class="number">{rebalance.generation}</td><td>{escape(_when(rebalance.began_ms))}</td>'
+        f"<td>{escape(_lasted(rebalance.duration_ms))}</td><td>{escape(rebalance.trigger or '?')}"
+        f"{' (follow-up)' if rebalance.follow_up else ''}</td><td>{escape(rebalance.culprit or '')}</td>"
+        f"<td>{_count(rebalance.members_before)} → {_count(rebalance.members_after)}</td>"
+        f'<td class="faint">{escape(rebalance.evidence or "")}</td></tr>'
+        for rebalance in rebalances[-200:]
     )
     names = ("generation", "from", "duration", "trigger", "caused by", "members", "evidence")
     return f"<details><summary>All rebalances</summary>{_table('', names, rows)}</details>"
@@ -257,7 +257,7 @@ def _healthy(verdicts: Sequence[Verdict]) -> str:
     return f'<section class="group">{table}</section>'
 
 
-def _unread(files: Sequence[tuple[str, int, str]]) -> str:
+def _unrecognized(files: Sequence[tuple[str, int, str]]) -> str:
     rows = "".join(
         f'<tr><td>{escape(file)}</td><td class="number">{lines:,}</td><td><code>{escape(example)}</code></td></tr>'
         for file, lines, example in files
@@ -292,14 +292,14 @@ def _timeline(verdict: Verdict) -> dict[str, Any]:
         ],
         "rebalances": [
             {
-                "from_ms": round_.began_ms,
-                "to_ms": round_.ended_ms,
-                "generation": round_.generation,
-                "trigger": "cooperative_followup" if round_.follow_up else round_.trigger,
-                "failed": not round_.completed,
-                "title": _round_title(round_),
+                "from_ms": rebalance.began_ms,
+                "to_ms": rebalance.ended_ms,
+                "generation": rebalance.generation,
+                "trigger": "cooperative_followup" if rebalance.follow_up else rebalance.trigger,
+                "failed": not rebalance.completed,
+                "title": _rebalance_title(rebalance),
             }
-            for round_ in verdict.rounds
+            for rebalance in verdict.recorded_rebalances
         ],
         "lanes": [_lane(timeline) for timeline in verdict.member_timelines],
         "frequency": [[minute.began_ms, minute.began_ms + MINUTE_MS, minute.rebalances] for minute in verdict.minutes],
@@ -311,20 +311,20 @@ def _curve(minutes: Sequence[MinuteStats]) -> list[list[int]]:
     """Points of time, lag and the part caused by rebalances; the lag is constant in gaps."""
     points: list[list[int]] = []
     for minute in minutes:
-        if minute.behind is None:
+        if minute.lag is None:
             continue
         if points and minute.began_ms > points[-1][0]:
             points.append([minute.began_ms, *points[-1][1:]])
-        points.append([minute.began_ms + MINUTE_MS, minute.behind, minute.behind_by_pauses or 0])
+        points.append([minute.began_ms + MINUTE_MS, minute.lag, minute.lag_from_rebalances or 0])
     return points if any(point[1] for point in points) else []
 
 
-def _round_title(round_: RebalanceRound) -> str:
-    by = f", caused by {round_.culprit}" if round_.culprit else ""
+def _rebalance_title(rebalance: RecordedRebalance) -> str:
+    by = f", caused by {rebalance.culprit}" if rebalance.culprit else ""
     return (
-        f"generation {round_.generation}: {round_.trigger or 'trigger unknown'}{by}\n"
-        f"{_when(round_.began_ms)}, {_lasted(round_.duration_ms)}, "
-        f"members {_count(round_.members_before)} → {_count(round_.members_after)}"
+        f"generation {rebalance.generation}: {rebalance.trigger or 'trigger unknown'}{by}\n"
+        f"{_when(rebalance.began_ms)}, {_lasted(rebalance.duration_ms)}, "
+        f"members {_count(rebalance.members_before)} → {_count(rebalance.members_after)}"
     )
 
 

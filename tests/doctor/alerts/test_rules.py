@@ -1,13 +1,13 @@
 """Alert rules: which measurements fire, and the same rules for Prometheus."""
 
 from slackwater.doctor.alerts.rules import ALERTS, firing, measure, prometheus_rules
-from slackwater.doctor.timeline.rebalances import RebalanceRound
+from slackwater.doctor.timeline.rebalances import RecordedRebalance
 
 HOUR = 3_600_000
 
 
-def round_at(began_ms: int, lasted_ms: int = 100, *, follow_up: bool = False) -> RebalanceRound:
-    return RebalanceRound(1, began_ms, began_ms + lasted_ms, None, None, None, None, None, True, follow_up, None)
+def rebalance_at(began_ms: int, lasted_ms: int = 100, *, follow_up: bool = False) -> RecordedRebalance:
+    return RecordedRebalance(1, began_ms, began_ms + lasted_ms, None, None, None, None, None, True, follow_up, None)
 
 
 def names(measured: dict[str, float]) -> set[str]:
@@ -19,20 +19,20 @@ def test_nothing_measured_fires_nothing() -> None:
 
 
 def test_two_rebalances_per_hour_fire() -> None:
-    assert names(measure([round_at(0)], 0, HOUR)) == set()
-    assert names(measure([round_at(0), round_at(1000)], 0, HOUR)) == {"RebalancesTooOften"}
+    assert names(measure([rebalance_at(0)], 0, HOUR)) == set()
+    assert names(measure([rebalance_at(0), rebalance_at(1000)], 0, HOUR)) == {"RebalancesTooOften"}
 
 
 def test_cooperative_follow_up_is_not_counted() -> None:
-    assert names(measure([round_at(0), round_at(1000, follow_up=True)], 0, HOUR)) == set()
+    assert names(measure([rebalance_at(0), rebalance_at(1000, follow_up=True)], 0, HOUR)) == set()
 
 
 def test_short_history_is_not_extrapolated_to_an_hour() -> None:
-    assert measure([round_at(0)], 0, 1000)["rebalances_per_hour"] == 1
+    assert measure([rebalance_at(0)], 0, 1000)["rebalances_per_hour"] == 1
 
 
 def test_rebalance_longer_than_a_minute_fires() -> None:
-    assert names(measure([round_at(0, 61_000)], 0, HOUR)) == {"RebalanceTooLong"}
+    assert names(measure([rebalance_at(0, 61_000)], 0, HOUR)) == {"RebalanceTooLong"}
 
 
 def test_member_id_required_is_not_a_failure() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.causes.rules import CAUSES, RULES
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind, Trigger
 from tests.doctor.scenario import Scenario
 
@@ -107,7 +107,9 @@ def test_leaves_at_the_poll_limit_are_likely_poll_delay() -> None:
 def test_members_that_inherit_the_load_are_secondary() -> None:
     scenario = settled("a", "b", "c")
     for client in ("a", "b", "c"):
-        scenario.log(client, FactKind.CLIENT_SETTING, -1, detail={"setting": "max.poll.interval.ms", "value": "5000"})
+        scenario.log(
+            client, OtherEventKind.CLIENT_SETTING, -1, detail={"setting": "max.poll.interval.ms", "value": "5000"}
+        )
     kicked(scenario, "b", 30, POLL)
     kicked(scenario, "a", 37, POLL)
     kicked(scenario, "c", 44, POLL)
@@ -118,7 +120,9 @@ def test_members_that_inherit_the_load_are_secondary() -> None:
 def test_members_late_together_are_all_culprits() -> None:
     scenario = settled("a", "b", "c")
     for client in ("a", "b", "c"):
-        scenario.log(client, FactKind.CLIENT_SETTING, -1, detail={"setting": "max.poll.interval.ms", "value": "5000"})
+        scenario.log(
+            client, OtherEventKind.CLIENT_SETTING, -1, detail={"setting": "max.poll.interval.ms", "value": "5000"}
+        )
     for at, client in ((30.0, "b"), (30.2, "a"), (31.0, "c")):
         scenario.leave(client, at, POLL)
     for client in ("a", "b", "c"):
@@ -254,7 +258,7 @@ def test_expiries_with_starts_are_a_crash_loop() -> None:
 def test_close_after_error_is_a_crash_loop() -> None:
     scenario = settled("a", "b", "c")
     for at in (20, 40, 60):
-        scenario.log("b", FactKind.CLIENT_FAILED, at - 0.1, detail={"error": "java.lang.IllegalStateException"})
+        scenario.log("b", OtherEventKind.CLIENT_FAILED, at - 0.1, detail={"error": "java.lang.IllegalStateException"})
         scenario.leave("b", at, CLOSED)
         scenario.form(at + 0.5)
         scenario.started("b", at + 2)
@@ -327,10 +331,10 @@ def test_deploy_with_renamed_processes() -> None:
 def test_deploy_with_other_assignors_is_a_migration() -> None:
     scenario = settled("a", "b")
     for client in ("a", "b"):
-        scenario.log(client, FactKind.CLIENT_SETTING, -1, detail=_strategy("x.RangeAssignor"))
+        scenario.log(client, OtherEventKind.CLIENT_SETTING, -1, detail=_strategy("x.RangeAssignor"))
     for at, client in ((20, "a"), (30, "b")):
         restart(scenario, client, at, CLOSED)
-        scenario.log(client, FactKind.CLIENT_SETTING, at + 1, detail=_strategy("x.CooperativeStickyAssignor"))
+        scenario.log(client, OtherEventKind.CLIENT_SETTING, at + 1, detail=_strategy("x.CooperativeStickyAssignor"))
     assert scenario.verdict().cause == "assignor_migration"
 
 
@@ -409,7 +413,7 @@ def test_repeated_replacement_is_not_surely_a_deploy() -> None:
         ),
         (EventKind.JOIN_REFUSED, "InconsistentGroupProtocolError"),
         (EventKind.JOIN_REFUSED, "Broker: Inconsistent group protocol"),
-        (FactKind.CLIENT_FAILED, "InconsistentGroupProtocolError"),
+        (OtherEventKind.CLIENT_FAILED, "InconsistentGroupProtocolError"),
         (
             EventKind.REBALANCE_FAILED,
             "The group member's supported protocols are incompatible with those of existing members",
@@ -492,15 +496,15 @@ def test_joining_and_leaving_repeatedly_is_flapping(names: tuple[str, str, str])
 @pytest.mark.parametrize(
     ("kind", "detail", "cause"),
     [
-        (FactKind.PARTITION_CREATED, {"topic": "t", "partition": 7}, "partitions_added"),
-        (FactKind.TOPIC_DELETED, {"topic": "t"}, "topic_deleted"),
-        (FactKind.TOPIC_CREATED, {"topic": "t", "count": 3}, "new_topic_matched"),
+        (OtherEventKind.PARTITION_CREATED, {"topic": "t", "partition": 7}, "partitions_added"),
+        (OtherEventKind.TOPIC_DELETED, {"topic": "t"}, "topic_deleted"),
+        (OtherEventKind.TOPIC_CREATED, {"topic": "t", "count": 3}, "new_topic_matched"),
     ],
 )
 def test_change_of_a_subscribed_topic(kind: str, detail: dict[str, object], cause: str) -> None:
     scenario = settled("a", "b")
     scenario.around(kind, 20, **detail)
-    scenario.around(FactKind.TOPIC_CREATED, 21, topic="unrelated", count=1)
+    scenario.around(OtherEventKind.TOPIC_CREATED, 21, topic="unrelated", count=1)
     scenario.rejoin("a", 22)
     scenario.form(23)
     verdict = scenario.verdict()
@@ -525,7 +529,7 @@ def test_leader_log_shows_the_topic_change() -> None:
 
 def test_change_of_an_unrelated_topic_is_ignored() -> None:
     scenario = settled("a", "b")
-    scenario.around(FactKind.TOPIC_DELETED, 20, topic="unrelated")
+    scenario.around(OtherEventKind.TOPIC_DELETED, 20, topic="unrelated")
     assert scenario.verdict().cause == "healthy"
 
 
@@ -535,8 +539,8 @@ def test_change_of_an_unrelated_topic_is_ignored() -> None:
 def test_coordinator_restart_explains_what_follows() -> None:
     scenario = settled("a", "b", logged=False)
     scenario.record(1)
-    scenario.around(FactKind.BROKER_STOPPING, 30, node="1")
-    scenario.around(FactKind.BROKER_STARTED, 70, node="1")
+    scenario.around(OtherEventKind.BROKER_STOPPING, 30, node="1")
+    scenario.around(OtherEventKind.BROKER_STARTED, 70, node="1")
     for client in ("a", "b"):
         old = scenario.ids[client]
         scenario.join(client, 75)
@@ -548,14 +552,14 @@ def test_coordinator_restart_explains_what_follows() -> None:
 
 def test_coordinator_restart_without_rebalance() -> None:
     scenario = settled("a", "b")
-    scenario.around(FactKind.BROKER_STARTED, 70, node="1")
+    scenario.around(OtherEventKind.BROKER_STARTED, 70, node="1")
     assert scenario.verdict().cause == "coordinator_restart"
 
 
 def test_restart_of_another_broker_is_ignored() -> None:
     scenario = settled("a", "b")
     scenario.broker(EventKind.REBALANCE_COMPLETED, 1, generation=1, detail={"node": "1"})
-    scenario.around(FactKind.BROKER_STARTED, 70, node="2")
+    scenario.around(OtherEventKind.BROKER_STARTED, 70, node="2")
     assert scenario.verdict().cause == "healthy"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.events.rows import SingleRowDetail
-from slackwater.doctor.events.table import DETAIL, FactKind
+from slackwater.doctor.events.table import DETAIL, OtherEventKind
 from slackwater.group.events import EventKind
 from tests.doctor.scenario import Scenario
 
@@ -24,7 +24,7 @@ def group(*clients: str, logged: bool = True, session_ms: int | None = None) -> 
         for client in clients:
             scenario.log(
                 client,
-                FactKind.CLIENT_SETTING,
+                OtherEventKind.CLIENT_SETTING,
                 0,
                 detail={"setting": "session.timeout.ms", "value": str(session_ms)},
             )
@@ -133,7 +133,7 @@ def test_restart_without_join_is_a_crash() -> None:
 
 def test_silence_after_topic_deletion_is_explained_by_it() -> None:
     scenario = group("a", "b", session_ms=6000)
-    scenario.around(FactKind.TOPIC_DELETED, 20, topic="t")
+    scenario.around(OtherEventKind.TOPIC_DELETED, 20, topic="t")
     scenario.rejoin("a", 21)
     scenario.form(22)
     scenario.expire("a", 28)
@@ -145,7 +145,7 @@ def test_silence_after_topic_deletion_is_explained_by_it() -> None:
 
 def test_silence_long_after_topic_deletion_is_not() -> None:
     scenario = group("a", "b", session_ms=6000)
-    scenario.around(FactKind.TOPIC_DELETED, 20, topic="t")
+    scenario.around(OtherEventKind.TOPIC_DELETED, 20, topic="t")
     scenario.rejoin("a", 21)
     scenario.form(22)
     scenario.expire("a", 200)
@@ -157,7 +157,7 @@ def test_silence_long_after_topic_deletion_is_not() -> None:
 def test_silence_since_topic_rebalance_is_explained_by_it(after: float, cause: str) -> None:
     scenario = group("a", "b", "c", session_ms=6000)
     scenario.record(0.6)
-    scenario.around(FactKind.TOPIC_CREATED, 18, topic="u", count=1)
+    scenario.around(OtherEventKind.TOPIC_CREATED, 18, topic="u", count=1)
     scenario.rejoin("a", 20)
     scenario.form(21)
     scenario.record(21, dict.fromkeys("abc", ("t", "u")))
@@ -169,8 +169,8 @@ def test_silence_since_topic_rebalance_is_explained_by_it(after: float, cause: s
 @pytest.mark.parametrize(
     ("kind", "detail", "cause"),
     [
-        (FactKind.TOPIC_DELETED, {"topic": "t"}, "topic_deleted"),
-        (FactKind.PARTITION_CREATED, {"topic": "t", "partition": 7}, "partitions_added"),
+        (OtherEventKind.TOPIC_DELETED, {"topic": "t"}, "topic_deleted"),
+        (OtherEventKind.PARTITION_CREATED, {"topic": "t", "partition": 7}, "partitions_added"),
     ],
 )
 def test_topic_change_without_rejoin_is_reported(kind: str, detail: dict[str, object], cause: str) -> None:
@@ -243,12 +243,12 @@ def test_records_do_not_show_how_a_process_ended() -> None:
         for client, member_id in (("a", member + "a"), ("b", member + number)):
             scenario.add_record(
                 at,
-                FactKind.MEMBER_RECORDED,
+                OtherEventKind.MEMBER_RECORDED,
                 {"member": member_id, "client": client, "detail": {"topics": ["t"], "group_protocol": "consumer"}},
             )
         if number != "3":
             columns = {"member": member + number, "detail": {"group_protocol": "consumer"}}
-            scenario.add_record(at + 10, FactKind.MEMBER_GONE, columns)
+            scenario.add_record(at + 10, OtherEventKind.MEMBER_GONE, columns)
     verdict = scenario.verdict()
     assert verdict.confidence < SURE
 
@@ -261,7 +261,7 @@ def test_logged_close_is_not_a_crash() -> None:
     for number, at in enumerate((20, 40, 60), start=2):
         scenario.started("x", at)
         scenario.log("x", EventKind.MEMBER_JOINED, at + 1, member=f"x-{number}", generation=number)
-        scenario.log("x", FactKind.CLIENT_CLOSED, at + 10)
+        scenario.log("x", OtherEventKind.CLIENT_CLOSED, at + 10)
     verdict = scenario.verdict()
     assert verdict.cause == "autoscaler_flapping"
     assert "crash_loop" not in {finding.cause for finding in verdict.also}
@@ -270,7 +270,7 @@ def test_logged_close_is_not_a_crash() -> None:
 @pytest.mark.parametrize(("log_continues", "cause"), [(True, "scale_in"), (False, "crash")])
 def test_error_is_a_crash_only_as_last_line(log_continues: bool, cause: str) -> None:
     scenario = group("a", "b", "c")
-    scenario.log("c", FactKind.CLIENT_FAILED, 20, detail={"error": "KafkaTimeoutError"})
+    scenario.log("c", OtherEventKind.CLIENT_FAILED, 20, detail={"error": "KafkaTimeoutError"})
     if log_continues:
         scenario.log("c", EventKind.MEMBER_JOINED, 30, member=scenario.ids["c"], generation=1)
     at = 60 if log_continues else 20.5
@@ -284,7 +284,7 @@ def test_error_is_a_crash_only_as_last_line(log_continues: bool, cause: str) -> 
 
 def test_new_subscription_is_a_subscription_change() -> None:
     scenario = group("a", "b")
-    scenario.log("b", FactKind.CLIENT_SUBSCRIBED, 20, detail={"topics": ["t", "u"]})
+    scenario.log("b", OtherEventKind.CLIENT_SUBSCRIBED, 20, detail={"topics": ["t", "u"]})
     scenario.rejoin("b", 20.1)
     scenario.form(21)
     verdict = scenario.verdict()
@@ -303,7 +303,7 @@ def test_subscription_change_is_found_from_joins() -> None:
 def test_pattern_match_is_not_a_subscription_change() -> None:
     scenario = group("a", "b", logged=False)
     scenario.record(0.6)
-    scenario.around(FactKind.TOPIC_CREATED, 18, topic="u", count=1)
+    scenario.around(OtherEventKind.TOPIC_CREATED, 18, topic="u", count=1)
     scenario.rejoin("b", 20)
     scenario.form(21)
     scenario.record(21, {"a": ("t", "u"), "b": ("t", "u")})
@@ -343,7 +343,7 @@ def test_static_member_replaced_repeatedly_is_a_crash_loop() -> None:
         )
     scenario.form(0.5)
     for at in (20, 30, 40):
-        scenario.log("c1", FactKind.CLIENT_STARTED, at - 1, instance="i")
+        scenario.log("c1", OtherEventKind.CLIENT_STARTED, at - 1, instance="i")
         scenario.replace("i", at)
         scenario.log("c1", EventKind.MEMBER_JOINED, at + 0.1, member=scenario.ids["i"], instance="i", generation=1)
     verdict = scenario.verdict()
@@ -405,7 +405,7 @@ def test_single_replacement_in_records_is_unsure() -> None:
         scenario.add_record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": ids}})
         for name, member in zip("ij", ids, strict=True):
             scenario.add_record(
-                at, FactKind.MEMBER_RECORDED, {"member": member, "instance": name, "client": f"c-{name}"}
+                at, OtherEventKind.MEMBER_RECORDED, {"member": member, "instance": name, "client": f"c-{name}"}
             )
     verdict = scenario.verdict()
     assert verdict.cause == "static_restart_in_time"
@@ -421,7 +421,7 @@ def test_open_rebalance_at_the_end_is_stuck() -> None:
     scenario.join("d", 20)
     for client in ("a", "c"):
         scenario.log(client, EventKind.JOIN_REQUESTED, 21)
-    scenario.around(FactKind.TOPIC_CREATED, 100, topic="unrelated", count=1)
+    scenario.around(OtherEventKind.TOPIC_CREATED, 100, topic="unrelated", count=1)
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.culprits, verdict.action_needed) == ("stuck_rebalance", ("b",), True)
     assert verdict.confidence < SURE  # the rebalance may still complete
@@ -430,7 +430,7 @@ def test_open_rebalance_at_the_end_is_stuck() -> None:
 def test_rebalance_that_has_just_started_is_not_stuck() -> None:
     scenario = group("a", "b", "c")
     scenario.join("d", 20)
-    scenario.around(FactKind.TOPIC_CREATED, 40, topic="unrelated", count=1)
+    scenario.around(OtherEventKind.TOPIC_CREATED, 40, topic="unrelated", count=1)
     assert scenario.verdict().cause == "scale_out"
 
 
@@ -442,7 +442,7 @@ def test_members_expire_while_killed_broker_starts() -> None:
     scenario.broker(EventKind.GROUP_LOADED, 30, members=2)
     scenario.expire("a", 36)
     scenario.expire("b", 36)
-    scenario.around(FactKind.BROKER_STARTED, 40, node="1")
+    scenario.around(OtherEventKind.BROKER_STARTED, 40, node="1")
     for client in ("a", "b"):
         scenario.join(client, 41)
     scenario.form(42)
@@ -456,8 +456,8 @@ def test_broker_killed_twice_has_two_outages() -> None:
         scenario.broker(EventKind.GROUP_LOADED, at - 10, members=2)
         scenario.expire("a", at - 4)
         scenario.expire("b", at - 4)
-        scenario.around(FactKind.BROKER_STARTED, at, node="1")
-        scenario.around(FactKind.BROKER_STARTED, at + 0.1, node="1")  # a broker logs two lines for one start
+        scenario.around(OtherEventKind.BROKER_STARTED, at, node="1")
+        scenario.around(OtherEventKind.BROKER_STARTED, at + 0.1, node="1")  # a broker logs two lines for one start
         for client in ("a", "b"):
             scenario.join(client, at + 1)
         scenario.form(at + 2)
@@ -515,7 +515,7 @@ def test_logs_with_a_shared_client_id_are_several_processes(folder: str) -> None
 def test_next_log_of_a_process_is_the_same_process() -> None:
     scenario = Scenario()
     for log, number, at in (("monday", 1, 0), ("tuesday", 2, 100)):
-        scenario.log("c", FactKind.CLIENT_STARTED, at, file=f"{log}.log")
+        scenario.log("c", OtherEventKind.CLIENT_STARTED, at, file=f"{log}.log")
         member = f"c-00000000-0000-0000-0000-{number:>012}"
         scenario.log("c", EventKind.MEMBER_JOINED, at + 1, member=member, generation=number, file=f"{log}.log")
     assert set(scenario.history().timelines) == {"c"}
@@ -532,7 +532,7 @@ def test_shared_names_are_not_a_subscription_change() -> None:
         scenario.add_record(at, EventKind.GENERATION_RECORDED, {"detail": {"member_ids": list(topics_by_member)}})
         for member, topics in topics_by_member.items():
             columns = {"member": member, "client": "consumer", "detail": {"topics": list(topics)}}
-            scenario.add_record(at, FactKind.MEMBER_RECORDED, columns)
+            scenario.add_record(at, OtherEventKind.MEMBER_RECORDED, columns)
     assert scenario.verdict().cause == "shared_group_id"
 
 
@@ -543,7 +543,7 @@ def test_subscription_change_after_restart_is_found() -> None:
     scenario.started("b", 22)
     scenario.join("b", 23)
     scenario.form(23.5)
-    scenario.log("b", FactKind.CLIENT_SUBSCRIBED, 60, detail={"topics": ["t", "u"]})
+    scenario.log("b", OtherEventKind.CLIENT_SUBSCRIBED, 60, detail={"topics": ["t", "u"]})
     scenario.rejoin("b", 60.1)
     scenario.form(61)
     causes = {scenario.verdict().cause, *(finding.cause for finding in scenario.verdict().also)}
@@ -555,7 +555,7 @@ def test_class_names_and_protocol_names_are_no_migration() -> None:
     for at, client in ((-2, "a"), (-2, "b"), (22, "a"), (42, "b")):
         value = "[class org.apache.kafka.clients.consumer.RangeAssignor, class com.example.OwnAssignor]"
         detail = {"setting": "partition.assignment.strategy", "value": value}
-        scenario.log(client, FactKind.CLIENT_SETTING, at, detail=detail)
+        scenario.log(client, OtherEventKind.CLIENT_SETTING, at, detail=detail)
     for at, client in ((20, "a"), (40, "b")):
         scenario.leave(client, at, "the consumer is being closed")
         left = scenario.rows[-2]

@@ -28,14 +28,14 @@ def test_prescription_has_settings_of_every_library() -> None:
 
 def test_price_has_the_numbers_of_the_group() -> None:
     prescriptions = prescribe("session_expiry", {"session_ms": 45_000, "pause_ms": 70_000})
-    assert prescriptions[0].price == "a crashed member is detected after 150 s instead of 45 s"
+    assert prescriptions[0].cost == "a crashed member is detected after 150 s instead of 45 s"
 
 
 def test_unmeasured_values_are_left_out() -> None:
     prescriptions = prescribe("poll_delay", {})
     assert all(not prescription.settings for prescription in prescriptions)
     assert "measure it first" in prescriptions[0].what
-    assert "{" not in "".join(prescription.what + prescription.price for prescription in prescriptions)
+    assert "{" not in "".join(prescription.what + prescription.cost for prescription in prescriptions)
 
 
 def test_session_timeout_is_within_the_broker_limit() -> None:
@@ -54,7 +54,7 @@ def test_every_cause_has_its_remedies(cause: str) -> None:
     assert cause in REMEDIES
     for prescription in prescribe(cause, {"limit_ms": 1000, "longest_ms": 2000, "session_ms": 1000, "pause_ms": 3000}):
         assert prescription.what
-        assert prescription.price
+        assert prescription.cost
 
 
 def test_every_client_setting_has_all_libraries() -> None:
@@ -159,8 +159,8 @@ def test_no_remedy_duplicates_an_instance_id() -> None:
 
 def test_static_membership_names_its_cost() -> None:
     first = prescribe("rolling_restart", {"restart_ms": 10_843, "session_ms": 6_000})[0]
-    assert first.price.endswith("a crashed member is detected after 20 s instead of 6 s")
-    assert prescribe("rolling_restart", {})[0].price.endswith("a crashed member is detected later")
+    assert first.cost.endswith("a crashed member is detected after 20 s instead of 6 s")
+    assert prescribe("rolling_restart", {})[0].cost.endswith("a crashed member is detected later")
 
 
 def test_remove_members_command_is_current() -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from slackwater.doctor.events.table import COLUMNS, DETAIL, FactKind
+from slackwater.doctor.events.table import COLUMNS, DETAIL, OtherEventKind
 from slackwater.doctor.templates.reasons import REASONS as REASON_FAMILY
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import SLOTS, Family, TemplateSet, compile_by_key
@@ -40,7 +40,7 @@ def test_family_fills_only_known_columns(family: Family) -> None:
     for key, compiled_templates in compile_by_key(family).items():
         for compiled in compiled_templates:
             assert {*compiled.groups, *compiled.constants} <= set(SLOTS)
-            assert compiled.template.kind is None or compiled.template.kind in {*EventKind, *FactKind}
+            assert compiled.template.kind is None or compiled.template.kind in {*EventKind, *OtherEventKind}
             assert key in compiled.template.wording or key in compiled.pattern or not key.isalpha()
             assert re.compile(compiled.pattern).groups >= max(compiled.groups.values(), default=0)
 

@@ -3,7 +3,7 @@
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.clocks import correct_clock_jumps, find_zone_differences
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.verdict import judge
+from slackwater.doctor.verdict import diagnose_group
 from slackwater.group.events import EventKind, EventSource
 from tests.doctor.scenario import Scenario
 
@@ -25,8 +25,8 @@ def test_clock_set_back_keeps_the_verdict() -> None:
     steady = storm()
     half = len(steady) // 2
     back = steady[:half] + [row._replace(time_ms=row.time_ms - HOUR + 7_000) for row in steady[half:]]
-    verdict = judge(GroupHistory("g", back))
-    expected = judge(GroupHistory("g", steady))
+    verdict = diagnose_group(GroupHistory("g", back))
+    expected = diagnose_group(GroupHistory("g", steady))
     assert (verdict.cause, verdict.culprits, verdict.rebalances) == (
         expected.cause,
         expected.culprits,
@@ -90,5 +90,5 @@ def test_small_clock_difference_is_not_a_zone() -> None:
 
 
 def test_verdict_reports_different_zones() -> None:
-    verdict = judge(GroupHistory("g", [*storm(), *joined(2 * HOUR)]))
+    verdict = diagnose_group(GroupHistory("g", [*storm(), *joined(2 * HOUR)]))
     assert any("their time zones differ" in text for text in verdict.missing)

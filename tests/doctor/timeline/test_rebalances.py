@@ -3,13 +3,13 @@
 from slackwater.doctor.events.rows import Row, SingleRowDetail
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.pauses import MINUTE_MS, lag_of, minutes
-from slackwater.doctor.timeline.rebalances import Episode, RebalanceRound, episodes, rebalances
+from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance, episodes, find_rebalances
 from slackwater.group.events import EventKind, EventSource, Trigger
 from tests.doctor.scenario import Scenario
 
 
-def rebalances_of(scenario: Scenario) -> list[RebalanceRound]:
-    return rebalances(scenario.history())
+def rebalances_of(scenario: Scenario) -> list[RecordedRebalance]:
+    return find_rebalances(scenario.history())
 
 
 def test_rebalance_has_duration_and_culprit() -> None:
@@ -48,7 +48,7 @@ def test_close_rebalances_are_one_episode() -> None:
         scenario.form(at + 1)
         scenario.join("b", at + 3)
         scenario.form(at + 4)
-    rows: list[Episode] = episodes(rebalances_of(scenario), "poll_delay", True, scenario.history().settled_ms)
+    rows: list[Episode] = episodes(rebalances_of(scenario), "poll_delay", True, scenario.history().start_ended_ms)
     assert [(episode.kind, episode.rebalances) for episode in rows] == [("storm", 5), ("isolated", 2)]
 
 
@@ -79,7 +79,7 @@ def test_minute_counts_stopped_time_and_progress() -> None:
     for minute, advanced in ((0, 6000), (1, 6000), (2, 3000)):
         add_progress(scenario, minute, advanced)
     history: GroupHistory = scenario.history()
-    last = minutes(history, rebalances(history))[-1]
+    last = minutes(history, find_rebalances(history))[-1]
     assert (last.stopped_ms, last.offsets_advanced) == (30_000, 3000)
 
 
@@ -94,14 +94,14 @@ def test_lag_and_its_part_caused_by_rebalances() -> None:
     for minute, records in ((180, 300), (181, 900), (182, 600), (183, 600)):
         add_progress(scenario, minute, records)
     history = scenario.history()
-    stats = minutes(history, rebalances(history))
-    behind = {minute.began_ms // MINUTE_MS: (minute.behind, minute.behind_by_pauses) for minute in stats}
-    assert behind[179] == (0, 0)
-    assert behind[180] == (300, 300)
-    assert behind[181] == (0, 0)
+    stats = minutes(history, find_rebalances(history))
+    lag_by_minute = {minute.began_ms // MINUTE_MS: (minute.lag, minute.lag_from_rebalances) for minute in stats}
+    assert lag_by_minute[179] == (0, 0)
+    assert lag_by_minute[180] == (300, 300)
+    assert lag_by_minute[181] == (0, 0)
     lag = lag_of(stats)
     assert lag is not None
-    assert (lag.most_behind, lag.by_pauses, lag.most_behind_ms) == (300, 300, 181 * MINUTE_MS)
+    assert (lag.max_lag, lag.by_pauses, lag.max_lag_ms) == (300, 300, 181 * MINUTE_MS)
     assert lag.stopped_ms >= 30_000
 
 
@@ -115,9 +115,9 @@ def test_lag_grows_if_reading_does_not_resume() -> None:
     for minute in (14, 15):
         add_progress(scenario, minute, 600)
     history = scenario.history()
-    lag = lag_of(minutes(history, rebalances(history)))
+    lag = lag_of(minutes(history, find_rebalances(history)))
     assert lag is not None
-    assert (lag.most_behind, lag.by_pauses) == (4 * 600, 300)
+    assert (lag.max_lag, lag.by_pauses) == (4 * 600, 300)
 
 
 def test_group_without_lag_has_no_estimate() -> None:

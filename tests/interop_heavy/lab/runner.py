@@ -20,7 +20,7 @@ from scripts.apache_kafka import jars
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.verdict import Verdict, judge
+from slackwater.doctor.verdict import Verdict, diagnose_group
 from tests.doctor.corpus import read_incident
 from tests.interop_heavy.lab.environment import HERE, ROOT, Broker, running_incident
 from tests.interop_heavy.lab.incidents import KINDS, add_healthy_group
@@ -98,7 +98,7 @@ def verdicts(folder: Path, sources: Sequence[str]) -> Iterator[tuple[str, dict[s
     cluster = ClusterHistory.of((row for row in rows if not row.group), ended_ms)
     for group, label in json.loads((folder / "truth.json").read_text())["groups"].items():
         own = [row for row in rows if row.group == group]
-        yield group, label, judge(GroupHistory(group, own, cluster)) if own else None
+        yield group, label, diagnose_group(GroupHistory(group, own, cluster)) if own else None
 
 
 def wrong_verdicts(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""All incidents of the corpus, in one run: every rebalance is found and no relevant line is unread."""
+"""All incidents of the corpus, in one run: every rebalance is found and no relevant line is unrecognized."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def test_every_rebalance_is_found_and_every_line_read(history: "EventHistory") -
     formed = history.events.filter("kind = 'generation_formed' AND source = 'broker_log'")
     counts = {(row.cluster, row["group"]): row["count"] for row in formed.groupBy("cluster", "group").count().collect()}
     assert {key: counts.get(key, 0) for key in _truth()} == _truth()
-    assert [row.asDict() for row in history.unread.collect()] == []
+    assert [row.asDict() for row in history.unrecognized.collect()] == []
 
 
 def test_every_event_has_its_time_group_and_client(history: "EventHistory") -> None:

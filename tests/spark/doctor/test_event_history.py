@@ -45,7 +45,7 @@ class Read(NamedTuple):
 
     events: "DataFrame"
     rows: "dict[str, list[Row]]"
-    unread: "dict[str, Row]"
+    unrecognized: "dict[str, Row]"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def read(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "It
         rows: dict[str, list[Row]] = {}
         for row in history.events.orderBy("file", "position").collect():
             rows.setdefault(row.cluster, []).append(row)
-        yield Read(history.events, rows, {row.cluster: row for row in history.unread.collect()})
+        yield Read(history.events, rows, {row.cluster: row for row in history.unrecognized.collect()})
 
 
 def _scenes() -> dict[str, str | bytes]:
@@ -235,11 +235,11 @@ def test_time_zone_depends_on_the_file(read: Read) -> None:
     assert (berlin.time_ms, tokyo.time_ms) == (START + 123 - 2 * 3_600_000, START + 123 - 9 * 3_600_000)
 
 
-def test_unread_lines_are_counted_and_shown(read: Read) -> None:
-    row = read.unread["to-come"]
+def test_unrecognized_lines_are_counted_and_shown(read: Read) -> None:
+    row = read.unrecognized["to-come"]
     assert (row.lines, len(row.examples)) == (9, 5)
     assert "to come, 0" in row.examples[0]
-    assert set(read.unread) == {"to-come"}
+    assert set(read.unrecognized) == {"to-come"}
     assert "to-come" not in read.rows
 
 

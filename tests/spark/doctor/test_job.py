@@ -52,6 +52,6 @@ def test_cluster_directories_may_have_any_name(spark: "SparkSession", tmp_path: 
         (root / name / "old.log").write_text(f"{java('Group g was frobnicated in state Stable')}\n")
     diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(root)], clusters_dir=str(root)))
     assert [verdict.cluster for verdict in diagnosis.verdicts] == ["east 1", "süd", "west[2]"]
-    assert {file for file, _, _ in diagnosis.unread} == {
+    assert {file for file, _, _ in diagnosis.unrecognized} == {
         f"{root}/{name}/old.log" for name in ("east 1", "süd", "west[2]")
     }

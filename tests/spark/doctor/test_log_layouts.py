@@ -86,7 +86,7 @@ def test_lines_without_timestamps_are_counted(spark: "SparkSession", tmp_path: P
     (tmp_path / "client.log").write_text(_log(_without_timestamp))
     diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
     assert [verdict.sources for verdict in diagnosis.verdicts] == [("broker_log",)]
-    ((file, lines, example),) = diagnosis.unread
+    ((file, lines, example),) = diagnosis.unrecognized
     assert file.endswith("/client.log")
     assert lines == len(MESSAGES)
     assert example.startswith("(no date and time that could be read) 10:00:01.000 ")
@@ -103,7 +103,7 @@ def test_record_with_invalid_base64_is_counted(spark: "SparkSession", tmp_path: 
     (tmp_path / "consumer_offsets.jsonl").write_text(_dumped(BEGAN_MS, "AAIA=WcAA", "AAAA="))
     diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
     assert [verdict.group for verdict in diagnosis.verdicts] == ["g"]
-    ((file, lines, _),) = diagnosis.unread
+    ((file, lines, _),) = diagnosis.unrecognized
     assert (file.rpartition("/")[2], lines) == ("consumer_offsets.jsonl", 1)
 
 

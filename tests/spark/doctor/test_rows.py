@@ -57,7 +57,7 @@ def test_columns_become_the_same_rows_as_single_rows(seed: int) -> None:
     for row, values in zip(to_rows(table(columns)), columns, strict=True):
         detail = {name: values.get(name) for name in _FIELDS}
         expected = read_row({**{name: values[name] for name in values if name not in _FIELDS}, "detail": detail})
-        assert row._replace(detail=expected.detail, place=0) == expected._replace(group="")
+        assert row._replace(detail=expected.detail, detail_index=0) == expected._replace(group="")
         fields = {name: row.detail_value(name) for name in DETAIL if name not in UNUSED_BY_RULES}
         assert {name: value for name, value in fields.items() if value is not None} == {
             name: value for name, (value,) in expected.detail.items()

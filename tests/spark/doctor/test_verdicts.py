@@ -164,7 +164,7 @@ def test_undecodable_records_are_counted_and_shown(spark: "SparkSession", tmp_pa
     )
     diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(dump)]))
     assert [verdict.group for verdict in diagnosis.verdicts] == ["g"]
-    ((file, lines, example),) = diagnosis.unread
+    ((file, lines, example),) = diagnosis.unrecognized
     assert (Path(file).name, lines) == ("consumer_offsets.jsonl", 2)
     assert example.startswith("__consumer_offsets-3@1: ")
 

@@ -115,10 +115,10 @@ class PlainScenario:
         """The doctor's rules on the events of this run, without Spark."""
         from slackwater.doctor.events.rows import row_of
         from slackwater.doctor.timeline.group_history import GroupHistory
-        from slackwater.doctor.verdict import judge
+        from slackwater.doctor.verdict import diagnose_group
         from slackwater.web.report import report
 
         rows = [row_of(event) for event in self._monitor.events]
         histories = [GroupHistory(group, [row for row in rows if row.group == group]) for group in TOPICS]
-        self._report.write_text(report([judge(history) for history in histories]), encoding="utf-8")
+        self._report.write_text(report([diagnose_group(history) for history in histories]), encoding="utf-8")
         return self._report

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
-from slackwater.doctor.timeline.rebalances import RebalanceRound
+from slackwater.doctor.timeline.rebalances import RecordedRebalance
 from slackwater.group.errors import UsageError
 
 HOUR_MS: Final = 3_600_000
@@ -164,15 +164,15 @@ def firing(measured: Mapping[str, float]) -> list[Alert]:
 
 
 def measure(
-    rounds: Sequence[RebalanceRound], began_ms: int, ended_ms: int, errors: Sequence[str] = ()
+    rebalances: Sequence[RecordedRebalance], began_ms: int, ended_ms: int, errors: Sequence[str] = ()
 ) -> dict[str, float]:
     """Measure a history; rates are computed over its length, at least an hour."""
     hours = max(ended_ms - began_ms, HOUR_MS) / HOUR_MS
-    changes = sum(1 for round_ in rounds if not round_.follow_up)
+    changes = sum(1 for rebalance in rebalances if not rebalance.follow_up)
     return {
         "rebalances_per_hour": changes / hours,
         "failed_rebalances": float(sum(1 for error in errors if error not in NO_FAILURE)),
-        "longest_rebalance_s": max((round_.duration_ms for round_ in rounds), default=0) / 1000,
+        "longest_rebalance_s": max((rebalance.duration_ms for rebalance in rebalances), default=0) / 1000,
     }
 
 

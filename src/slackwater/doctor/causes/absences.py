@@ -4,7 +4,7 @@ Invariants:
 - The reason that the client sent with its leave (KIP-800) decides.
 - A member that left and came back in the same process exceeded max.poll.interval.ms: nothing else makes a running
   consumer leave and rejoin (`unsubscribe` and `subscribe` do, with their own reason).
-- A session that expired while the process lived means a pause or a lost network connection; a session that expired
+- A session that expired while the process ran means a pause or a lost network connection; a session that expired
   because the process ended means a crash. A start in the client's log distinguishes them.
 - A leave sooner after the last rejoin than max.poll.interval.ms is not caused by it: rejoining happens in poll(). The
   broker knows the interval of a classic member as its rebalance timeout.
@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, UNSURE
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, POSSIBLE, SURE, UNSURE
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import within
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, Absence, ClientTimeline
 from slackwater.doctor.timeline.cluster_history import Outage
@@ -31,11 +31,9 @@ from slackwater.doctor.timeline.membership_intervals import MembershipEnd
 
 POLL_MARGIN: Final = 0.5
 """A leave within this part of the limit is not a late poll, even if a library sends another rebalance timeout."""
-DOUBTFUL: Final = 0.65
-"""Confidence if a client only gets UNKNOWN_MEMBER_ID: it was paused, or its handler blocked its heartbeats."""
-_FIRST_BEAT: Final = 1.15
-"""Libraries send three or more heartbeats per session: a session renewed once lasts longer than this part of it."""
-FAILOVER_ROUNDS: Final = 2
+_MAX_UNRENEWED_SESSION: Final = 1.15
+"""In session timeouts. Libraries send three or more heartbeats per session: one heartbeat makes it last longer."""
+FAILOVER_SESSIONS: Final = 2
 """An old id expires one session after the coordinator is back; another one for the rebalance that follows."""
 
 
@@ -92,7 +90,7 @@ def read_absences(history: GroupHistory) -> list[ExplainedAbsence]:
     return absences if history.is_consumer_protocol else _mark_blocked_heartbeats(absences, formed)
 
 
-def because(absences: Iterable[ExplainedAbsence], *reasons: AbsenceReason) -> list[ExplainedAbsence]:
+def with_reason(absences: Iterable[ExplainedAbsence], *reasons: AbsenceReason) -> list[ExplainedAbsence]:
     """Return the absences with one of these reasons."""
     return [explained for explained in absences if explained.reason in reasons]
 
@@ -112,7 +110,7 @@ def recurs(absences: Iterable[ExplainedAbsence]) -> bool:
 
 def outage_of(history: GroupHistory, time_ms: int, session_ms: int | None) -> Outage | None:
     """Return the outage that explains an event at this time."""
-    after = FAILOVER_ROUNDS * (session_ms or SESSION_TIMEOUT_MS)
+    after = FAILOVER_SESSIONS * (session_ms or SESSION_TIMEOUT_MS)
     for outage in history.outages:
         began = outage.ended_ms - after if outage.began_ms is None else outage.began_ms
         if began - NEAR_MS <= time_ms <= outage.ended_ms + after:
@@ -134,7 +132,7 @@ def _mark_blocked_heartbeats(absences: list[ExplainedAbsence], formed: list[int]
 
 def _may_be_alive(explained: ExplainedAbsence) -> bool:
     """Return whether its process kept running, or the history ends too early to know."""
-    unknown = explained.reason is _CRASHED and explained.absence.back is None and not _died(explained.absence)
+    unknown = explained.reason is _CRASHED and explained.absence.back is None and not _process_ended(explained.absence)
     return unknown or explained.reason in (_POLL, _PAUSE)
 
 
@@ -143,7 +141,7 @@ def _silent_since_assignment(absence: Absence, formed: list[int]) -> bool:
     if absence.evidence is None or not absence.evidence.is_from_broker:
         return False  # only the coordinator logs when the session expired
     session, stayed = absence.timeline.session_ms, _since_rejoin(absence, formed)
-    return session is not None and stayed is not None and stayed < _FIRST_BEAT * session
+    return session is not None and stayed is not None and stayed < _MAX_UNRENEWED_SESSION * session
 
 
 def _mark_topic_changes(
@@ -151,11 +149,16 @@ def _mark_topic_changes(
 ) -> list[ExplainedAbsence]:
     """Attribute silences in a rebalance that a topic change started to that change."""
     changes = [change for change in history.cluster.topic_changes if change.topic in history.topics_read]
-    deleted = sorted(change.time_ms for change in changes if change.kind == signals.DELETED)
+    deleted = sorted(change.time_ms for change in changes if change.kind == row_predicates.DELETED)
     other = sorted(
         [
-            *(change.time_ms for change in changes if change.time_ms > history.settled_ms),
-            *(at for timeline in history.timelines.values() for at, _ in timeline.topics if at > history.settled_ms),
+            *(change.time_ms for change in changes if change.time_ms > history.start_ended_ms),
+            *(
+                at
+                for timeline in history.timelines.values()
+                for at, _ in timeline.topics
+                if at > history.start_ended_ms
+            ),
         ]
     )
     if not deleted and not other:
@@ -180,7 +183,7 @@ def _explain(history: GroupHistory, absence: Absence, formed: list[int]) -> Expl
 def _reason(history: GroupHistory, absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]:
     if absence.interval.by_admin:
         return AbsenceReason.ADMIN, CERTAIN
-    if signals.is_poll_reason(absence.interval.reason) or _overran(history, absence):
+    if row_predicates.is_poll_reason(absence.interval.reason) or _overran(history, absence):
         return _POLL, CERTAIN
     if history.outages and outage_of(history, absence.left_ms, absence.timeline.session_ms) is not None:
         return AbsenceReason.FAILOVER, SURE
@@ -200,7 +203,7 @@ def _overran(history: GroupHistory, absence: Absence) -> bool:
 def _left(absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]:
     if _came_back_static(absence):
         return AbsenceReason.STATIC_IN_TIME, SURE
-    if signals.is_close_reason(absence.interval.reason):
+    if row_predicates.is_close_reason(absence.interval.reason):
         return (_CRASHED if _failed(absence) else _CLOSED), CERTAIN
     if absence.same_process is True:
         return _POLL, SURE
@@ -226,7 +229,8 @@ def _came_back_static(absence: Absence) -> bool:
 
 def _expired(absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]:
     if absence.same_process is True:
-        return (_POLL, SURE) if _busy(absence) else (_PAUSE, SURE if _silence_logged(absence) else DOUBTFUL)
+        # A client that only gets UNKNOWN_MEMBER_ID was paused, or its handler blocked its heartbeats.
+        return (_POLL, SURE) if _busy(absence) else (_PAUSE, SURE if _silence_logged(absence) else POSSIBLE)
     static = absence.interval.instance is not None
     if absence.back is None and absence.interval.ended is not None and absence.interval.ended.is_from_client:
         return _PAUSE, LIKELY  # the client logged it, so its process is running
@@ -234,7 +238,11 @@ def _expired(absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]
         return (AbsenceReason.STATIC_LATE if static and not _failed(absence) else _CRASHED), SURE
     if absence.back is None and not absence.timeline.anonymous:
         # A crashed process logs nothing more; a hanging or disconnected one does.
-        if absence.timeline.has_log and absence.timeline.logged_ms[-1] > absence.left_ms and not _died(absence):
+        if (
+            absence.timeline.has_log
+            and absence.timeline.logged_ms[-1] > absence.left_ms
+            and not _process_ended(absence)
+        ):
             return _PAUSE, LIKELY
         return _CRASHED, (SURE if absence.timeline.has_log and not static else LIKELY)
     return _EXPIRED_UNKNOWN
@@ -246,10 +254,10 @@ def _silence_logged(absence: Absence) -> bool:
         return True
     until = absence.back_ms or absence.left_ms
     rows = within(absence.timeline.lost, absence.left_ms - NEAR_MS, until)
-    return any(signals.is_timed_out(row) for row in rows)
+    return any(row_predicates.is_timed_out(row) for row in rows)
 
 
-def _died(absence: Absence) -> bool:
+def _process_ended(absence: Absence) -> bool:
     """Return whether its log shows the end of the process or a later start (even without a join)."""
     started = absence.timeline.starts
     return _failed(absence) or bool(started and started[-1].time_ms > absence.interval.joined_ms)

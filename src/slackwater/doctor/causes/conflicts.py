@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, because, recurs
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, recurs, with_reason
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind
@@ -29,14 +29,16 @@ _MIN_SWITCHES: Final = 2
 def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find processes that use one instance id at the same time."""
     fences = [
-        row for row in history.of(EventKind.MEMBER_FENCED, EventKind.JOIN_REFUSED) if signals.is_instance_taken(row)
+        row
+        for row in history.of(EventKind.MEMBER_FENCED, EventKind.JOIN_REFUSED)
+        if row_predicates.is_instance_taken(row)
     ]
     instances = unique(name for row in fences if (name := _instance(history, row)))
     instances = instances or _switching_instances(history, absences)
     if not instances:
         return None
     users = _users(history, instances)
-    swaps = [r for r in because(absences, AbsenceReason.STATIC_IN_TIME) if r.timeline.name in instances]
+    swaps = [r for r in with_reason(absences, AbsenceReason.STATIC_IN_TIME) if r.timeline.name in instances]
     reports = [row for row in fences if row.is_from_broker] or fences
     lines = [evidence(r.absence.evidence, f"another process joined as {r.timeline.name}") for r in swaps[:2]]
     for row in reports[:2]:
@@ -58,7 +60,7 @@ def _switching_instances(history: GroupHistory, absences: Sequence[ExplainedAbse
     """Return instances whose client (or log) changes back and forth, or whose replaced process keeps running."""
     joined_twice = _joined_twice(history)
     lived_on = [
-        r.timeline.name for r in because(absences, AbsenceReason.STATIC_IN_TIME) if r.absence.same_process is True
+        r.timeline.name for r in with_reason(absences, AbsenceReason.STATIC_IN_TIME) if r.absence.same_process is True
     ]
     logs = _logs(history)
     instances = []
@@ -80,7 +82,7 @@ def _joined_twice(history: GroupHistory) -> dict[str, list[str]]:
     members_by_log: dict[tuple[str, str, int], set[str]] = {}
     for row in history.of(EventKind.MEMBER_JOINED):
         if row.is_from_client and row.member and row.label and row.generation:
-            instance = row.instance or signals.member_id_prefix(row.member)
+            instance = row.instance or row_predicates.member_id_prefix(row.member)
             members_by_log.setdefault((instance, row.label, row.generation), set()).add(row.member)
     logs: dict[str, list[str]] = {}
     for (instance, label, _), members in members_by_log.items():
@@ -120,8 +122,8 @@ def _instance(history: GroupHistory, row: Row) -> str | None:
 
 def inconsistent_protocol(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find clients whose joins are rejected because they share no assignor with the group."""
-    failures = history.of(EventKind.REBALANCE_FAILED, EventKind.JOIN_REFUSED, FactKind.CLIENT_FAILED)
-    refused = [row for row in failures if signals.is_inconsistent(row)]
+    failures = history.of(EventKind.REBALANCE_FAILED, EventKind.JOIN_REFUSED, OtherEventKind.CLIENT_FAILED)
+    refused = [row for row in failures if row_predicates.is_inconsistent(row)]
     if not refused:
         return None
     names = unique(name for row in refused if (name := row.client or row.member or row.label))

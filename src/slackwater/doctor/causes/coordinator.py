@@ -8,10 +8,10 @@ Invariants:
 
 from collections.abc import Sequence
 
-from slackwater.doctor.causes.absences import FAILOVER_ROUNDS, ExplainedAbsence
+from slackwater.doctor.causes.absences import FAILOVER_SESSIONS, ExplainedAbsence
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, Finding, evidence, shown, unique
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.cluster_history import Outage
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -40,7 +40,7 @@ def coordinator_restart(history: GroupHistory, absences: Sequence[ExplainedAbsen
 def _what(row: Row, outage: Outage) -> str:
     if row.is_from_client:
         return f"{row.client} lost the coordinator"
-    return f"broker {outage.node} {'stopped' if signals.is_broker_stop(row) else 'started again'}"
+    return f"broker {outage.node} {'stopped' if row_predicates.is_broker_stop(row) else 'started again'}"
 
 
 def _had_members(history: GroupHistory, outage: Outage) -> bool:
@@ -53,6 +53,6 @@ def _had_members(history: GroupHistory, outage: Outage) -> bool:
 
 def _loaded_ms(history: GroupHistory, outage: Outage) -> int:
     """Return when a killed coordinator had loaded the group again; members can expire before its start is complete."""
-    since = outage.ended_ms - FAILOVER_ROUNDS * SESSION_TIMEOUT_MS
+    since = outage.ended_ms - FAILOVER_SESSIONS * SESSION_TIMEOUT_MS
     loads = (row.time_ms for row in history.of(EventKind.GROUP_LOADED) if row.is_from_broker)
     return min((time_ms for time_ms in loads if since < time_ms < outage.ended_ms), default=outage.ended_ms)

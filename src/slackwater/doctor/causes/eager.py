@@ -10,23 +10,25 @@ from typing import Final
 
 from slackwater.doctor.causes.finding import SURE, Finding
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.rebalances import RebalanceMode, RebalanceRound
+from slackwater.doctor.timeline.rebalances import RebalanceMode, RecordedRebalance
 
 STOP_THE_WORLD: Final = "eager_stop_the_world"
 _EAGER: Final = RebalanceMode.EAGER
 
 
-def stop_the_world(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> Finding | None:
+def stop_the_world(history: GroupHistory, rebalances: Sequence[RecordedRebalance]) -> Finding | None:
     """Return how long all members of an eager group were stopped."""
-    settled_ms = history.settled_ms
-    later = [round_ for round_ in rounds if round_.began_ms > settled_ms and round_.protocol == _EAGER]
-    stopped = sum(round_.duration_ms for round_ in later)
+    start_ended_ms = history.start_ended_ms
+    later = [
+        rebalance for rebalance in rebalances if rebalance.began_ms > start_ended_ms and rebalance.protocol == _EAGER
+    ]
+    stopped = sum(rebalance.duration_ms for rebalance in later)
     if len(later) < 2 or stopped == 0:
         return None
     return Finding(
         cause=STOP_THE_WORLD,
         culprits=(),
-        times=tuple(round_.began_ms for round_ in later),
+        times=tuple(rebalance.began_ms for rebalance in later),
         confidence=SURE,
         figures={"stopped_ms": stopped, "rounds": len(later)},
     )

@@ -3,7 +3,7 @@
 Invariants:
 - A confidence of 0.8 (`SURE`) or more is sure; below it, `missing` names what would decide.
 - A finding has the few lines that decide it, not all lines that agree with it.
-- `figures` are measured, never assumed: remedies compute their numbers from them.
+- `figures` are measured, never assumed: remedies compute their numbers from them. `handler_blocks` is a flag (1).
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,11 +14,13 @@ from typing import Final
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.serialization import pickle_by_fields
 
-SURE: Final = 0.8
 CERTAIN: Final = 0.95
-CERTAIN_ENOUGH: Final = 0.9
+NEARLY_CERTAIN: Final = 0.9
+SURE: Final = 0.8
 LIKELY: Final = 0.7
+POSSIBLE: Final = 0.65
 UNSURE: Final = 0.4
+"""Confidences, in descending order."""
 _SHOWN: Final = 3
 
 

@@ -18,8 +18,8 @@ from typing import Final
 from slackwater.doctor.causes.absences import ExplainedAbsence, outage_of
 from slackwater.doctor.causes.finding import (
     CERTAIN,
-    CERTAIN_ENOUGH,
     LIKELY,
+    NEARLY_CERTAIN,
     SURE,
     EvidenceLine,
     Finding,
@@ -28,9 +28,9 @@ from slackwater.doctor.causes.finding import (
     unique,
 )
 from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row, within
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.cluster_history import TopicChange
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -38,14 +38,14 @@ from slackwater.group.events import EventKind, Trigger
 
 CLIENT_LOG = "which topics the group reads; add the clients' logs or __consumer_offsets"
 _CAUSES: Final[dict[str, str]] = {
-    signals.GREW: "partitions_added",
-    signals.CREATED: "new_topic_matched",
-    signals.DELETED: "topic_deleted",
+    row_predicates.GREW: "partitions_added",
+    row_predicates.CREATED: "new_topic_matched",
+    row_predicates.DELETED: "topic_deleted",
 }
 _CHANGE_TEXT: Final[dict[str, str]] = {
-    signals.GREW: "got more partitions",
-    signals.CREATED: "was created",
-    signals.DELETED: "was deleted",
+    row_predicates.GREW: "got more partitions",
+    row_predicates.CREATED: "was created",
+    row_predicates.DELETED: "was deleted",
 }
 _STARTED: Final = EventKind.REBALANCE_STARTED
 _REJOIN_TRIGGERS: Final[frozenset[str]] = frozenset(
@@ -96,7 +96,7 @@ def _subscription_change(
         cause="subscription_change",
         culprits=unique(timeline.name for timeline, _ in changed),
         times=unique_times(time_ms for _, time_ms in changed),
-        confidence=LIKELY if all_members else CERTAIN_ENOUGH,
+        confidence=LIKELY if all_members else NEARLY_CERTAIN,
         evidence=shown(_subscription_evidence(history, timeline, time_ms) for timeline, time_ms in changed[:2]),
         alternatives=tuple(_CAUSES.values()) if all_members else (),
     )
@@ -106,7 +106,9 @@ def _resubscribed(history: GroupHistory, timeline: ClientTimeline) -> list[int]:
     """Return when a running member changed its subscription while no topic was created or deleted."""
     times = []
     for (noted_ms, before), (after_ms, after) in pairwise(timeline.topics):
-        rows = (row for row in timeline.subscribes if row.time_ms < after_ms and signals.subscribed(row) == before)
+        rows = (
+            row for row in timeline.subscribes if row.time_ms < after_ms and row_predicates.subscribed(row) == before
+        )
         before_ms = max((row.time_ms for row in rows), default=noted_ms)
         is_member = any(
             t.joined_ms <= after_ms and (t.ended_ms is None or t.ended_ms > after_ms) for t in timeline.intervals
@@ -116,7 +118,7 @@ def _resubscribed(history: GroupHistory, timeline: ClientTimeline) -> list[int]:
         changed_topics = {
             change.topic for change in history.cluster.topic_changes if before_ms < change.time_ms <= after_ms + NEAR_MS
         }
-        if is_member and not restarted and after_ms > history.settled_ms and not (before ^ after) & changed_topics:
+        if is_member and not restarted and after_ms > history.start_ended_ms and not (before ^ after) & changed_topics:
             times.append(after_ms)
     return times
 
@@ -133,11 +135,11 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
     rejoins = _rejoins(history)
     matched: list[tuple[TopicChange, Row | None]] = []
     for change in history.cluster.topic_changes:
-        if change.time_ms <= history.settled_ms or (read and change.topic not in read):
+        if change.time_ms <= history.start_ended_ms or (read and change.topic not in read):
             continue
         after = within(rejoins, change.time_ms, change.time_ms + METADATA_MAX_AGE_MS)
         row = after[0] if after else None
-        if row is not None or (change.topic in read and change.kind != signals.CREATED):
+        if row is not None or (change.topic in read and change.kind != row_predicates.CREATED):
             matched.append((change, row))
     if not matched:
         return None
@@ -185,7 +187,7 @@ def _difference(row: Row) -> tuple[str, tuple[str, ...]] | None:
         return None
     grown = tuple(topic for topic in before if after.get(topic, 0) > before[topic])
     if grown:
-        return signals.GREW, grown
+        return row_predicates.GREW, grown
     return _sets(before.keys(), after.keys())
 
 
@@ -194,8 +196,8 @@ def _sets(before: Iterable[str], after: Iterable[str]) -> tuple[str, tuple[str, 
     if not old or not new:
         return None
     if new - old:
-        return signals.CREATED, tuple(sorted(new - old))
-    return (signals.DELETED, tuple(sorted(old - new))) if old - new else None
+        return row_predicates.CREATED, tuple(sorted(new - old))
+    return (row_predicates.DELETED, tuple(sorted(old - new))) if old - new else None
 
 
 def _counts(text: str) -> Mapping[str, int]:
@@ -210,7 +212,7 @@ def _from_records(history: GroupHistory) -> Finding | None:
         return None
     had: dict[int, set[str]] = {}
     first: dict[int, Row] = {}
-    for row in history.of(FactKind.MEMBER_RECORDED):
+    for row in history.of(OtherEventKind.MEMBER_RECORDED):
         if row.detail_names("partitions") and row.generation is not None:
             had.setdefault(row.generation, set()).update(row.detail_names("partitions"))
             first.setdefault(row.generation, row)
@@ -220,9 +222,9 @@ def _from_records(history: GroupHistory) -> Finding | None:
         for name in had[generation]:
             topic = name.rpartition("-")[0]
             after[topic] = after.get(topic, 0) + 1
-        if before is not None and first[generation].time_ms > history.settled_ms:
+        if before is not None and first[generation].time_ms > history.start_ended_ms:
             grown = tuple(topic for topic in before if after.get(topic, 0) > before[topic])
-            change = (signals.GREW, grown) if grown else _sets(before, after)
+            change = (row_predicates.GREW, grown) if grown else _sets(before, after)
             if change is not None:
                 what = f"the assignment shows that {change[1][0]} {_CHANGE_TEXT[change[0]]}"
                 return Finding(
@@ -238,7 +240,7 @@ def _from_records(history: GroupHistory) -> Finding | None:
 
 def _from_rejoins(history: GroupHistory) -> Finding | None:
     """Find rejoins for a change of topics that is not logged."""
-    rejoins = [row for row in _rejoins(history) if "etadata has changed" in signals.reason(row)]
+    rejoins = [row for row in _rejoins(history) if "etadata has changed" in row_predicates.reason(row)]
     if Trigger.SUBSCRIPTION_CHANGE in history.triggers:
         rejoins += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.is_from_broker]
     if not rejoins:
@@ -255,7 +257,7 @@ def _from_rejoins(history: GroupHistory) -> Finding | None:
 
 
 def _client(history: GroupHistory, row: Row) -> str | None:
-    members = signals.members_named(row)
+    members = row_predicates.members_named(row)
     return next((interval.name for interval in history.intervals if interval.member in members), None)
 
 
@@ -266,10 +268,10 @@ def _rejoins(history: GroupHistory) -> list[Row]:
     if not kinds and _REJOIN_TRIGGERS.isdisjoint(history.triggers):
         return []
     for row in history.of(_STARTED, *kinds):
-        if row.kind == _STARTED and row.trigger in _REJOIN_TRIGGERS and row.time_ms > history.settled_ms:
+        if row.kind == _STARTED and row.trigger in _REJOIN_TRIGGERS and row.time_ms > history.start_ended_ms:
             if outage_of(history, row.time_ms, None) is None:
                 rejoins.append(row)
-        elif signals.is_formed(row) and row.time_ms > history.settled_ms:
+        elif row_predicates.is_formed(row) and row.time_ms > history.start_ended_ms:
             rejoins.append(row)
     return rejoins
 

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, because, by_timeline
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, EvidenceLine, Finding, evidence, shown
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -29,26 +29,28 @@ _AT_THE_LIMIT: Final = 1.25
 
 def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find members that exceeded max.poll.interval.ms."""
-    kicks = _kicks(history, absences)
-    if not kicks:
+    poll_timeouts = _find_poll_timeouts(history, absences)
+    if not poll_timeouts:
         return None
-    culprits, secondary = _split_secondary(kicks, sorted(generation.time_ms for generation in history.generations))
-    sure = any(timeline.overruns for timeline, _ in kicks) or any(
-        explained.confidence >= CERTAIN for explained in because(absences, AbsenceReason.POLL)
+    culprits, secondary = _split_secondary(
+        poll_timeouts, sorted(generation.time_ms for generation in history.generations)
+    )
+    sure = any(timeline.overruns for timeline, _ in poll_timeouts) or any(
+        explained.confidence >= CERTAIN for explained in with_reason(absences, AbsenceReason.POLL)
     )
     knows_topics = (
         all(timeline.topics for timeline in culprits) and sum(bool(s.topics) for s in history.timelines.values()) > 1
     )
-    confidence = max((r.confidence for r in because(absences, AbsenceReason.POLL)), default=LIKELY)
+    confidence = max((r.confidence for r in with_reason(absences, AbsenceReason.POLL)), default=LIKELY)
     confidence = CERTAIN if sure else confidence
     return Finding(
         cause="kip848_poll_delay" if history.is_consumer_protocol else "poll_delay",
         culprits=tuple(timeline.name for timeline in culprits),
         secondary=tuple(timeline.name for timeline in secondary),
-        times=tuple(sorted(time for _, times in kicks for time in times)),
+        times=tuple(sorted(time for _, times in poll_timeouts for time in times)),
         confidence=confidence if knows_topics else min(confidence, LIKELY),
         evidence=_evidence(culprits, absences),
-        recurring=any(len(times) > 1 for _, times in kicks),
+        recurring=any(len(times) > 1 for _, times in poll_timeouts),
         figures=_figures(culprits, absences),
         missing=() if knows_topics else (SUBSCRIPTIONS,),
     )
@@ -62,10 +64,12 @@ def at_the_limit(stays_ms: Iterable[int], limit_ms: int | None) -> bool:
     return all(limit_ms - NEAR_MS / 2 <= stay <= _AT_THE_LIMIT * limit_ms + NEAR_MS for stay in stays)
 
 
-def _kicks(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[tuple[ClientTimeline, list[int]]]:
+def _find_poll_timeouts(
+    history: GroupHistory, absences: Sequence[ExplainedAbsence]
+) -> list[tuple[ClientTimeline, list[int]]]:
     """Return per member when it left by its poll timer; the client's line and the coordinator's count once."""
-    kicks = []
-    left_by_timer = {id(own[0].timeline): own for own in by_timeline(because(absences, AbsenceReason.POLL))}
+    poll_timeouts = []
+    left_by_timer = {id(own[0].timeline): own for own in by_timeline(with_reason(absences, AbsenceReason.POLL))}
     if not left_by_timer and not any(timeline.overruns for timeline in history.timelines.values()):
         return []
     logged_clients = {
@@ -81,8 +85,8 @@ def _kicks(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[
             else []
         )
         if left or logged:
-            kicks.append((timeline, left if len(left) >= len(logged) else logged))
-    return sorted(kicks, key=lambda kick: kick[1][0])
+            poll_timeouts.append((timeline, left if len(left) >= len(logged) else logged))
+    return sorted(poll_timeouts, key=lambda entry: entry[1][0])
 
 
 def _drop_close(times: Iterable[int], gap_ms: int) -> list[int]:
@@ -95,21 +99,23 @@ def _drop_close(times: Iterable[int], gap_ms: int) -> list[int]:
 
 
 def _split_secondary(
-    kicks: Sequence[tuple[ClientTimeline, list[int]]], formed: Sequence[int]
+    poll_timeouts: Sequence[tuple[ClientTimeline, list[int]]], formed: Sequence[int]
 ) -> tuple[list[ClientTimeline], list[ClientTimeline]]:
-    first, first_times = kicks[0]
+    first, first_times = poll_timeouts[0]
     culprits: list[ClientTimeline] = [first]
     secondary: list[ClientTimeline] = []
-    for timeline, times in kicks[1:]:
+    for timeline, times in poll_timeouts[1:]:
         limit = timeline.limit_ms or first.limit_ms or 0
-        began_late = times[0] - limit  # begin of the poll that took too long
-        inherited = limit > 0 and began_late >= first_times[0]
-        (secondary if inherited and _kept_up(timeline, formed, first_times[0], limit) else culprits).append(timeline)
+        late_poll_began_ms = times[0] - limit  # start of the poll that took too long
+        began_after_takeover = limit > 0 and late_poll_began_ms >= first_times[0]
+        (secondary if began_after_takeover and _kept_up(timeline, formed, first_times[0], limit) else culprits).append(
+            timeline
+        )
     return culprits, secondary
 
 
 def _kept_up(timeline: ClientTimeline, formed: Sequence[int], before_ms: int, limit_ms: int) -> bool:
-    """Return whether it was a member for longer than the limit before the first kick."""
+    """Return whether it was a member for longer than the limit before the first poll timeout."""
     for interval in timeline.intervals:
         until = before_ms if interval.ended_ms is None else min(interval.ended_ms, before_ms)
         at = bisect_left(formed, interval.joined_ms)  # it has no partitions before its first generation
@@ -123,17 +129,17 @@ def _evidence(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAb
     for timeline in culprits:
         if timeline.overruns:
             lines.append(evidence(timeline.overruns[0], f"{timeline.name} exceeded max.poll.interval.ms"))
-        kick = next((r for r in because(absences, AbsenceReason.POLL) if r.timeline is timeline), None)
-        if kick is not None:
-            lines.append(evidence(kick.absence.evidence, f"{timeline.name} {_how(kick)}"))
-        back = kick.absence.back if kick is not None else None
+        timeout = next((r for r in with_reason(absences, AbsenceReason.POLL) if r.timeline is timeline), None)
+        if timeout is not None:
+            lines.append(evidence(timeout.absence.evidence, f"{timeline.name} {_describe_end(timeout)}"))
+        back = timeout.absence.back if timeout is not None else None
         if back is not None:
             lines.append(evidence(back.began, f"{timeline.name} rejoined"))
     return shown(lines)
 
 
-def _how(kick: ExplainedAbsence) -> str:
-    match kick.absence.end:
+def _describe_end(timeout: ExplainedAbsence) -> str:
+    match timeout.absence.end:
         case MembershipEnd.EXPIRED:
             return "expired while its handler was busy: this client sends heartbeats only between messages"
         case MembershipEnd.DROPPED:
@@ -148,14 +154,16 @@ def _figures(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbs
     over = max((row.detail_number("over_ms") or 0 for timeline in culprits for row in timeline.overruns), default=0)
     names = {id(timeline) for timeline in culprits}
     away = max(
-        (r.absence.away_ms or 0 for r in because(absences, AbsenceReason.POLL) if id(r.timeline) in names),
+        (r.absence.away_ms or 0 for r in with_reason(absences, AbsenceReason.POLL) if id(r.timeline) in names),
         default=0,
     )
     figures = {"limit_ms": limit, "longest_ms": limit + max(over, away)} if limit else {"over_ms": max(over, away)}
     records = next((int(value) for s in culprits if (value := s.settings.get("max.poll.records", "")).isdigit()), 0)
     figures["poll_records"] = records
     if any(
-        r.absence.end is MembershipEnd.EXPIRED for r in because(absences, AbsenceReason.POLL) if id(r.timeline) in names
+        r.absence.end is MembershipEnd.EXPIRED
+        for r in with_reason(absences, AbsenceReason.POLL)
+        if id(r.timeline) in names
     ):
         # Heartbeats wait for the handler, so the session timeout is the limit.
         figures["handler_blocks"] = 1

@@ -10,7 +10,7 @@ Invariants:
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, because, by_timeline
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
@@ -24,7 +24,7 @@ CLIENT_LOG = "whether it was restarted or exceeded max.poll.interval.ms; add the
 
 def rolling_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find members that closed and came back, each about once."""
-    back = because(
+    back = with_reason(
         absences,
         AbsenceReason.CLOSED,
         AbsenceReason.CRASHED,
@@ -91,9 +91,9 @@ def _turnover(history: GroupHistory, gone: Sequence[ExplainedAbsence]) -> Findin
     A KIP-848 member generates a new id in each process, and a broker's log has no other name; a rollout can also rename
     its processes.
     """
-    gone = [explained for explained in gone if explained.left_ms > history.settled_ms]
+    gone = [explained for explained in gone if explained.left_ms > history.start_ended_ms]
     left = {id(explained.timeline) for explained in gone}
-    came = [timeline for timeline in history.arrivals if id(timeline) not in left]
+    came = [timeline for timeline in history.added_clients if id(timeline) not in left]
     if len(gone) < 2 or abs(len(came) - len(gone)) > 1:
         return None
     moves = sorted([*((r.left_ms, -1) for r in gone), *((timeline.intervals[0].joined_ms, 1) for timeline in came)])
@@ -117,11 +117,13 @@ def _turnover(history: GroupHistory, gone: Sequence[ExplainedAbsence]) -> Findin
 
 def static_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find static members that came back, in time or too late."""
-    late = because(absences, AbsenceReason.STATIC_LATE)
-    unknown = [r for r in because(absences, AbsenceReason.EXPIRED_UNKNOWN_REASON) if r.timeline.instance is not None]
+    late = with_reason(absences, AbsenceReason.STATIC_LATE)
+    unknown = [
+        r for r in with_reason(absences, AbsenceReason.EXPIRED_UNKNOWN_REASON) if r.timeline.instance is not None
+    ]
     if len({explained.timeline.name for explained in unknown}) > 1 or late:
         late = sorted([*late, *unknown], key=lambda explained: explained.left_ms)
-    in_time = because(absences, AbsenceReason.STATIC_IN_TIME)
+    in_time = with_reason(absences, AbsenceReason.STATIC_IN_TIME)
     own = late or in_time
     if not own or (not late and len(replaced_alone(absences)) > 1):
         return None  # one member that is replaced repeatedly, alone, is not a deploy

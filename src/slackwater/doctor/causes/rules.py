@@ -60,83 +60,93 @@ class Rule:
     finds: tuple[str, ...]
 
 
-def _cause(name: str, summary: str, rank: Rank, sources: tuple[str, ...], action: bool) -> CauseDefinition:
-    return CauseDefinition(name, summary, rank, sources, action)
-
-
 CAUSES: Final[dict[str, CauseDefinition]] = {
     cause.name: cause
     for cause in (
-        _cause("shared_group_id", "two services use the same group.id", Rank.WRONG_SETUP, (CLIENTS, RECORDS), True),
-        _cause(
+        CauseDefinition(
+            "shared_group_id", "two services use the same group.id", Rank.WRONG_SETUP, (CLIENTS, RECORDS), True
+        ),
+        CauseDefinition(
             "instance_id_conflict",
             "two processes use the same group.instance.id",
             Rank.WRONG_SETUP,
             (BROKER, CLIENTS),
             True,
         ),
-        _cause(
+        CauseDefinition(
             "inconsistent_protocol", "a client shares no assignor with the group", Rank.WRONG_SETUP, (CLIENTS,), True
         ),
-        _cause("poll_delay", "processing takes longer than max.poll.interval.ms", Rank.FAULT, (CLIENTS, BROKER), True),
-        _cause(
+        CauseDefinition(
+            "poll_delay", "processing takes longer than max.poll.interval.ms", Rank.FAULT, (CLIENTS, BROKER), True
+        ),
+        CauseDefinition(
             "kip848_poll_delay",
             "processing takes longer than max.poll.interval.ms",
             Rank.FAULT,
             (CLIENTS, BROKER),
             True,
         ),
-        _cause(
+        CauseDefinition(
             "session_expiry", "a member sent no heartbeat for session.timeout.ms", Rank.FAULT, (CLIENTS, BROKER), True
         ),
-        _cause(
+        CauseDefinition(
             "kip848_session_expiry",
             "a member sent no heartbeat for session.timeout.ms",
             Rank.FAULT,
             (CLIENTS, BROKER),
             True,
         ),
-        _cause("crash_loop", "a process crashes and restarts repeatedly", Rank.FAULT, (BROKER, CLIENTS), True),
-        _cause("crash", "a process crashed", Rank.FAULT, (BROKER, CLIENTS), True),
-        _cause("stuck_rebalance", "a rebalance does not end", Rank.FAULT, (BROKER,), True),
-        _cause(
+        CauseDefinition("crash_loop", "a process crashes and restarts repeatedly", Rank.FAULT, (BROKER, CLIENTS), True),
+        CauseDefinition("crash", "a process crashed", Rank.FAULT, (BROKER, CLIENTS), True),
+        CauseDefinition("stuck_rebalance", "a rebalance does not end", Rank.FAULT, (BROKER,), True),
+        CauseDefinition(
             "assignor_never_converges", "the assignor keeps requesting another rebalance", Rank.FAULT, (BROKER,), True
         ),
-        _cause("autoscaler_flapping", "members are added and removed repeatedly", Rank.FAULT, (BROKER,), True),
-        _cause(
+        CauseDefinition("autoscaler_flapping", "members are added and removed repeatedly", Rank.FAULT, (BROKER,), True),
+        CauseDefinition(
             "static_restart_too_late", "static members came back after session.timeout.ms", Rank.FAULT, (BROKER,), True
         ),
-        _cause("unknown", "members leave and rejoin; the input does not show why", Rank.FAULT, (), True),
-        _cause("coordinator_restart", "the group's coordinator restarted", Rank.CHANGE, (BROKER, CLIENTS), False),
-        _cause("assignor_migration", "a deploy changed the assignor", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False),
-        _cause("rolling_restart", "members were restarted one after another", Rank.CHANGE, (BROKER, CLIENTS), False),
-        _cause(
+        CauseDefinition("unknown", "members leave and rejoin; the input does not show why", Rank.FAULT, (), True),
+        CauseDefinition(
+            "coordinator_restart", "the group's coordinator restarted", Rank.CHANGE, (BROKER, CLIENTS), False
+        ),
+        CauseDefinition(
+            "assignor_migration", "a deploy changed the assignor", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False
+        ),
+        CauseDefinition(
+            "rolling_restart", "members were restarted one after another", Rank.CHANGE, (BROKER, CLIENTS), False
+        ),
+        CauseDefinition(
             "kip848_rolling_restart", "members were restarted one after another", Rank.CHANGE, (BROKER, CLIENTS), False
         ),
-        _cause(
+        CauseDefinition(
             "static_restart_in_time",
             "static members were restarted within session.timeout.ms",
             Rank.CHANGE,
             (BROKER, RECORDS),
             False,
         ),
-        _cause("partitions_added", "partitions were added to a topic", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False),
-        _cause(
+        CauseDefinition(
+            "partitions_added", "partitions were added to a topic", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False
+        ),
+        CauseDefinition(
             "new_topic_matched", "a new topic matches the subscription", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False
         ),
-        _cause("topic_deleted", "a topic was deleted", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False),
-        _cause("subscription_change", "a member changed its subscription", Rank.CHANGE, (BROKER, CLIENTS), False),
-        _cause("scale_out", "new members joined", Rank.CHANGE, (BROKER, RECORDS, CLIENTS), False),
-        _cause("scale_in", "members were removed", Rank.CHANGE, (BROKER, CLIENTS), False),
-        _cause("startup_herd", "many members started one after another", Rank.CHANGE, (BROKER,), False),
-        _cause(
+        CauseDefinition("topic_deleted", "a topic was deleted", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False),
+        CauseDefinition(
+            "subscription_change", "a member changed its subscription", Rank.CHANGE, (BROKER, CLIENTS), False
+        ),
+        CauseDefinition("scale_out", "new members joined", Rank.CHANGE, (BROKER, RECORDS, CLIENTS), False),
+        CauseDefinition("scale_in", "members were removed", Rank.CHANGE, (BROKER, CLIENTS), False),
+        CauseDefinition("startup_herd", "many members started one after another", Rank.CHANGE, (BROKER,), False),
+        CauseDefinition(
             "eager_stop_the_world",
             "every rebalance stops all members",
             Rank.REMARK,
             (BROKER, CLIENTS, RECORDS),
             False,
         ),
-        _cause("healthy", "nothing to do", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False),
+        CauseDefinition("healthy", "nothing to do", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False),
     )
 }
 

@@ -9,8 +9,8 @@ Invariants:
 from collections.abc import Sequence
 from operator import itemgetter
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, because, by_timeline
-from slackwater.doctor.causes.finding import CERTAIN_ENOUGH, LIKELY, SURE, Finding, evidence, shown, unique
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
+from slackwater.doctor.causes.finding import LIKELY, NEARLY_CERTAIN, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -21,14 +21,14 @@ CLIENT_LOG = "whether it was stopped or crashed; add the client's log"
 def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find new members that stayed."""
     left = {id(explained.timeline) for explained in absences}
-    came = [timeline for timeline in history.arrivals if id(timeline) not in left]
+    came = [timeline for timeline in history.added_clients if id(timeline) not in left]
     if not came:
         return None
     return Finding(
         cause="scale_out",
         culprits=tuple(timeline.name for timeline in came),
         times=tuple(timeline.intervals[0].joined_ms for timeline in came),
-        confidence=CERTAIN_ENOUGH if _named(came) and all(_arrival_logged(timeline) for timeline in came) else LIKELY,
+        confidence=NEARLY_CERTAIN if _named(came) and all(_arrival_logged(timeline) for timeline in came) else LIKELY,
         evidence=shown(evidence(timeline.intervals[0].began, f"{timeline.name} joined, new") for timeline in came),
     )
 
@@ -50,7 +50,7 @@ def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
         cause="scale_in",
         culprits=unique(explained.timeline.name for explained in gone),
         times=tuple(explained.left_ms for explained in gone),
-        confidence=CERTAIN_ENOUGH if is_known else 0.6,
+        confidence=NEARLY_CERTAIN if is_known else 0.6,
         evidence=shown(evidence(r.absence.evidence, f"{r.timeline.name} left and did not come back") for r in gone),
         missing=() if is_known else (CLIENT_LOG,),
         alternatives=() if is_known else ("crash",),
@@ -66,7 +66,7 @@ def flapping(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
         return None
     named = _named([timeline for _, _, timeline, _ in moves])
     is_unknown = not named or bool(
-        because(absences, AbsenceReason.LEFT_UNKNOWN_REASON, AbsenceReason.GONE_UNKNOWN_REASON)
+        with_reason(absences, AbsenceReason.LEFT_UNKNOWN_REASON, AbsenceReason.GONE_UNKNOWN_REASON)
     )
     logged = named and any(timeline.has_log for _, _, timeline, _ in moves)
     return Finding(
@@ -104,16 +104,16 @@ _Move = tuple[int, int, ClientTimeline, Row | None]
 def _arrivals(history: GroupHistory) -> list[_Move]:
     return [
         (interval.joined_ms, 1, timeline, interval.began)
-        for timeline in history.arrivals
+        for timeline in history.added_clients
         for interval in timeline.intervals
     ]
 
 
 def _departures(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[_Move]:
-    newcomers = {id(timeline) for timeline in history.arrivals}
+    added = {id(timeline) for timeline in history.added_clients}
     return [
         (r.left_ms, -1, r.timeline, r.absence.evidence)
         for r in absences
-        if id(r.timeline) in newcomers
+        if id(r.timeline) in added
         and r.reason in (AbsenceReason.CLOSED, AbsenceReason.LEFT_UNKNOWN_REASON, AbsenceReason.GONE_UNKNOWN_REASON)
     ]

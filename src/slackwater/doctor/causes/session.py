@@ -1,7 +1,7 @@
 """Expired sessions: paused processes, crashed processes, and crash loops.
 
 Invariants:
-- A session that expires while the process lives means a pause (GC, a frozen machine) or a lost network connection: the
+- A session that expires while the process runs means a pause (GC, a frozen machine) or a lost network connection: the
   client notices it afterwards and rejoins at once with a new id.
 - A process that crashes does not leave: its old id stays until its session expires. If it comes back sooner, its new id
   joins before the old one expires; a running process would have kept its id.
@@ -13,7 +13,7 @@ Invariants:
 
 from collections.abc import Sequence
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, because, by_timeline, recurs
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, recurs, with_reason
 from slackwater.doctor.causes.finding import (
     CERTAIN,
     LIKELY,
@@ -31,7 +31,7 @@ CLIENT_LOG = "what the process did meanwhile (pause, crash, slow handler); add t
 
 def session_expiry(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find members whose session expired while their process kept running."""
-    pauses = because(absences, AbsenceReason.PAUSE)
+    pauses = with_reason(absences, AbsenceReason.PAUSE)
     if not pauses:
         return None
     timelines = _timelines(pauses)
@@ -48,36 +48,38 @@ def session_expiry(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
 
 def crash_loop(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find members that crash and are restarted more than once."""
-    newcomers = {id(timeline) for timeline in history.arrivals}
-    looping: list[ExplainedAbsence] = []
+    added = {id(timeline) for timeline in history.added_clients}
+    repeated: list[ExplainedAbsence] = []
     deploys = restarts_of_all(history, absences)
     for every in by_timeline(absences):
         if len(every) < 2:
             continue
         timeline = every[0].timeline
-        own = because(every, AbsenceReason.CRASHED, AbsenceReason.CLOSED)
+        own = with_reason(every, AbsenceReason.CRASHED, AbsenceReason.CLOSED)
         if any(r.absence.overlapped for r in own):
             # It crashed at least once; its other expiries without a known reason are most likely crashes too.
-            own = because(every, AbsenceReason.CRASHED, AbsenceReason.CLOSED, AbsenceReason.EXPIRED_UNKNOWN_REASON)
-        died = because(own, AbsenceReason.CRASHED)
-        if len(own) < 2 or (id(timeline) in newcomers and not died):
+            own = with_reason(every, AbsenceReason.CRASHED, AbsenceReason.CLOSED, AbsenceReason.EXPIRED_UNKNOWN_REASON)
+        crashed = with_reason(own, AbsenceReason.CRASHED)
+        if len(own) < 2 or (id(timeline) in added and not crashed):
             continue
-        if died or len(own) > 2 * deploys:
-            looping.extend(own)
-    if not looping:
+        if crashed or len(own) > 2 * deploys:
+            repeated.extend(own)
+    if not repeated:
         return _static_loop(absences)
-    looping.sort(key=lambda explained: explained.left_ms)
-    confidences = [explained.confidence for explained in looping]
-    fatal = any(explained.reason is AbsenceReason.CRASHED for explained in looping)
+    repeated.sort(key=lambda explained: explained.left_ms)
+    confidences = [explained.confidence for explained in repeated]
+    has_crash = any(explained.reason is AbsenceReason.CRASHED for explained in repeated)
     return Finding(
         cause="crash_loop",
-        culprits=tuple(timeline.name for timeline in _timelines(looping)),
-        times=tuple(explained.left_ms for explained in looping),
-        confidence=(min(sum(confidences) / len(confidences) + 0.1, CERTAIN) if fatal else min(max(confidences), SURE)),
-        evidence=_death_evidence(looping),
+        culprits=tuple(timeline.name for timeline in _timelines(repeated)),
+        times=tuple(explained.left_ms for explained in repeated),
+        confidence=(
+            min(sum(confidences) / len(confidences) + 0.1, CERTAIN) if has_crash else min(max(confidences), SURE)
+        ),
+        evidence=_crash_evidence(repeated),
         recurring=True,
-        figures=_restart_figures(looping),
-        alternatives=() if fatal else ("autoscaler_flapping", "rolling_restart"),
+        figures=_restart_figures(repeated),
+        alternatives=() if has_crash else ("autoscaler_flapping", "rolling_restart"),
     )
 
 
@@ -92,7 +94,7 @@ def _static_loop(absences: Sequence[ExplainedAbsence]) -> Finding | None:
         culprits=(swapped[0].timeline.name,),
         times=tuple(explained.left_ms for explained in swapped),
         confidence=SURE if is_restarted else LIKELY,
-        evidence=_death_evidence(swapped),
+        evidence=_crash_evidence(swapped),
         recurring=True,
         figures=_restart_figures(swapped),
         missing=() if is_restarted else (CLIENT_LOG,),
@@ -102,41 +104,41 @@ def _static_loop(absences: Sequence[ExplainedAbsence]) -> Finding | None:
 
 def replaced_alone(absences: Sequence[ExplainedAbsence]) -> list[ExplainedAbsence]:
     """Return the returns in time of the only static member that had any; empty if others had too, as in a deploy."""
-    swapped = by_timeline(because(absences, AbsenceReason.STATIC_IN_TIME))
+    swapped = by_timeline(with_reason(absences, AbsenceReason.STATIC_IN_TIME))
     return swapped[0] if len(swapped) == 1 else []
 
 
 def crash(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find members that crashed once."""
-    died = [own[0] for own in by_timeline(because(absences, AbsenceReason.CRASHED)) if len(own) == 1]
-    if not died or _all_back(history, died):
+    crashed = [own[0] for own in by_timeline(with_reason(absences, AbsenceReason.CRASHED)) if len(own) == 1]
+    if not crashed or _all_back(history, crashed):
         return None
     return Finding(
         cause="crash",
-        culprits=tuple(timeline.name for timeline in _timelines(died)),
-        times=tuple(explained.left_ms for explained in died),
-        confidence=max(explained.confidence for explained in died),
-        evidence=_death_evidence(died),
-        figures=_restart_figures(died),
-        missing=() if any(r.timeline.has_log for r in died) else (CLIENT_LOG,),
+        culprits=tuple(timeline.name for timeline in _timelines(crashed)),
+        times=tuple(explained.left_ms for explained in crashed),
+        confidence=max(explained.confidence for explained in crashed),
+        evidence=_crash_evidence(crashed),
+        figures=_restart_figures(crashed),
+        missing=() if any(r.timeline.has_log for r in crashed) else (CLIENT_LOG,),
         alternatives=("session_expiry",)
-        if any(not r.timeline.has_log and r.absence.back is None for r in died)
+        if any(not r.timeline.has_log and r.absence.back is None for r in crashed)
         else (),
     )
 
 
-def _all_back(history: GroupHistory, died: Sequence[ExplainedAbsence]) -> bool:
+def _all_back(history: GroupHistory, crashed: Sequence[ExplainedAbsence]) -> bool:
     """Return whether all members were stopped once and came back: a deploy that does not wait for close()."""
     return (
-        len(died) > 1
-        and all(explained.absence.back is not None for explained in died)
-        and 2 * len(died) >= len(history.timelines)
+        len(crashed) > 1
+        and all(explained.absence.back is not None for explained in crashed)
+        and 2 * len(crashed) >= len(history.timelines)
     )
 
 
 def restarts_of_all(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> int:
     """Return the number of deploys: how often at least half of the members (and more than one) left and came back."""
-    went = because(absences, AbsenceReason.CLOSED, AbsenceReason.CRASHED, AbsenceReason.LEFT_UNKNOWN_REASON)
+    went = with_reason(absences, AbsenceReason.CLOSED, AbsenceReason.CRASHED, AbsenceReason.LEFT_UNKNOWN_REASON)
     counts = sorted((len(own) for own in by_timeline(went)), reverse=True)
     half = max(2, -(-sum(1 for timeline in history.timelines.values() if timeline.intervals) // 2))
     return counts[half - 1] if len(counts) >= half else 0
@@ -157,7 +159,7 @@ def _evidence(absences: Sequence[ExplainedAbsence], what: str) -> tuple[Evidence
     return shown(lines)
 
 
-def _death_evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
+def _crash_evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
     lines: list[EvidenceLine | None] = []
     for explained in absences[:2]:
         timeline, absence = explained.timeline, explained.absence

@@ -28,21 +28,21 @@ STARTS = "whether they were started one after another or the machine was slow; a
 
 def startup_herd(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find many members that started one after another."""
-    if not history.start_seen or len(history.starters) < MIN_MEMBERS:
+    if not history.has_start or len(history.initial_clients) < MIN_MEMBERS:
         return None
-    joins = sorted(timeline.intervals[0].joined_ms for timeline in history.starters)
-    logged = all(timeline.starts for timeline in history.starters)
-    started = sorted(timeline.starts[0].time_ms for timeline in history.starters) if logged else joins
+    joins = sorted(timeline.intervals[0].joined_ms for timeline in history.initial_clients)
+    logged = all(timeline.starts for timeline in history.initial_clients)
+    started = sorted(timeline.starts[0].time_ms for timeline in history.initial_clients) if logged else joins
     spread = started[-1] - started[0]
-    rounds = sum(1 for generation in history.generations if generation.time_ms <= history.settled_ms)
+    rounds = sum(1 for generation in history.generations if generation.time_ms <= history.start_ended_ms)
     is_slow = len(joins) >= MANY_MEMBERS and (spread > _AT_ONCE_MS or rounds >= _MIN_REBALANCES)
     if spread <= INITIAL_DELAY_MS and not is_slow:
         return None
-    first = [timeline.intervals[0].began for timeline in history.starters]
+    first = [timeline.intervals[0].began for timeline in history.initial_clients]
     return Finding(
         cause="startup_herd",
-        culprits=tuple(timeline.name for timeline in history.starters),
-        times=tuple(g.time_ms for g in history.generations if g.time_ms <= history.settled_ms),
+        culprits=tuple(timeline.name for timeline in history.initial_clients),
+        times=tuple(g.time_ms for g in history.generations if g.time_ms <= history.start_ended_ms),
         confidence=SURE if logged else LIKELY,
         missing=() if logged else (STARTS,),
         evidence=shown(

@@ -17,7 +17,7 @@ from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, sh
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.rebalances import ROUNDS
+from slackwater.doctor.timeline.rebalances import START_AND_END_KINDS
 from slackwater.group.events import EventKind, Trigger
 
 ALERT_MS: Final = 60_000
@@ -74,7 +74,7 @@ def _without_join(history: GroupHistory, since_ms: int) -> tuple[str, ...]:
 
 def _open_since(history: GroupHistory) -> Row | None:
     began: Row | None = None
-    for row in reversed(history.of(*ROUNDS)):
+    for row in reversed(history.of(*START_AND_END_KINDS)):
         if row.is_from_broker:
             if row.kind != _STARTED:
                 break

@@ -3,8 +3,8 @@
 Invariants:
 - A row has the same fields whether it comes from Spark, from a plain Python reader or from a `GroupEvent`.
 - An empty string is read as None.
-- Detail fields are stored by column, shared by many rows; `place` is the row's index in these columns. A missing field
-  is None.
+- Detail fields are stored by column, shared by many rows; `detail_index` is the row's index in these columns. A
+  missing field is None.
 - A row is a named tuple because a history has millions of rows and tuples are the cheapest to build.
 - Rows are ordered by time. At the same time the broker's row comes before the client's.
 """
@@ -27,7 +27,7 @@ _ORDER: Final[dict[str, int]] = {
     EventSource.MEMBER: 3,
     EventSource.CLIENT_LOG: 4,
 }
-_ENDINGS: Final = re.compile(r"(?:\.(?:log|txt|out|err|jsonl?)(?:[.-]\d[\d-]*)?)?(?:\.gz)?$")
+_LOG_SUFFIXES: Final = re.compile(r"(?:\.(?:log|txt|out|err|jsonl?)(?:[.-]\d[\d-]*)?)?(?:\.gz)?$")
 """Suffixes of log files, rotated ones included: orders.log, orders.log.3, orders.log.2026-11-16.gz."""
 BROKER_SIDE: Final[frozenset[str]] = frozenset({EventSource.COORDINATOR, EventSource.BROKER_LOG})
 CLIENT_SIDE: Final[frozenset[str]] = frozenset({EventSource.MEMBER, EventSource.CLIENT_LOG})
@@ -69,7 +69,7 @@ class Row(NamedTuple):
     members: int | None = None
     state_before: str | None = None
     detail: Detail = _NO_DETAIL
-    place: int = 0
+    detail_index: int = 0
     """The row's index in the columns of `detail`."""
     evidence: str | None = None
     """Where the event was recorded, if more precise than `file` and `position`."""
@@ -100,21 +100,21 @@ class Row(NamedTuple):
 
     def detail_value(self, name: str) -> Any:
         """Return a detail field, or None if it is absent."""
-        return self.detail[name][self.place]
+        return self.detail[name][self.detail_index]
 
     def detail_text(self, name: str) -> str:
         """Return a detail field as text, empty if it is absent."""
-        value = self.detail[name][self.place]
+        value = self.detail[name][self.detail_index]
         return "" if value is None else str(value)
 
     def detail_number(self, name: str) -> int | None:
         """Return a detail field as an integer, or None if it is absent."""
-        value = self.detail[name][self.place]
+        value = self.detail[name][self.detail_index]
         return None if value is None else int(value)
 
     def detail_names(self, name: str) -> tuple[str, ...]:
         """Return a detail field as a list of names."""
-        value = self.detail[name][self.place]
+        value = self.detail[name][self.detail_index]
         if value is None:
             return ()
         return (value,) if isinstance(value, str) else tuple(str(name) for name in value)
@@ -125,8 +125,8 @@ KIND: Final = itemgetter(Row._fields.index("kind"))
 SOURCE: Final = itemgetter(Row._fields.index("source"))
 TRIGGER: Final = itemgetter(Row._fields.index("trigger"))
 ASSIGNOR: Final = itemgetter(Row._fields.index("assignor"))
-NAMES: Final = itemgetter(*(Row._fields.index(name) for name in ("member", "client", "instance", "host")))
-PLACE: Final = itemgetter(Row._fields.index("file"), Row._fields.index("position"))
+MEMBER_NAMES: Final = itemgetter(*(Row._fields.index(name) for name in ("member", "client", "instance", "host")))
+FILE_POSITION: Final = itemgetter(Row._fields.index("file"), Row._fields.index("position"))
 """Fields of a row, for loops over all rows of a history."""
 
 
@@ -172,19 +172,19 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
     begin = end = 0
     for index in [*same_time, len(ordered)]:  # few rows share a millisecond: sort only those again
         if index > end:
-            ordered[begin : end + 1] = sorted(ordered[begin : end + 1], key=_place)
+            ordered[begin : end + 1] = sorted(ordered[begin : end + 1], key=_sort_key)
             begin = index
         end = index + 1
     return ordered
 
 
-def _place(row: Row) -> tuple[int, str, int]:
+def _sort_key(row: Row) -> tuple[int, str, int]:
     return _ORDER.get(row.source, 9), row.file or "", row.position
 
 
 @cache
 def _label(file: str) -> str | None:
-    return _ENDINGS.sub("", file.rpartition("/")[2]) or None
+    return _LOG_SUFFIXES.sub("", file.rpartition("/")[2]) or None
 
 
 def _detail(value: object) -> Detail:

@@ -1,8 +1,8 @@
 """The schema of the event table into which every history is read.
 
 Invariants:
-- The table has the columns of `GroupEvent` (group/events.py). A `FactKind` is a kind for events of brokers, topics and
-  clients that no group event covers.
+- The table has the columns of `GroupEvent` (group/events.py). An `OtherEventKind` is a kind for events of brokers,
+  topics and clients that no group event covers.
 - `detail` is one struct of nullable fields for all kinds (`DETAIL`). A field has the same type in every kind. An
   unknown value is null.
 - Detail fields have the names of `GroupEvent`'s details, except where one name has two meanings:
@@ -43,7 +43,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class FactKind(StrEnum):
+class OtherEventKind(StrEnum):
     """Kinds of events that are not group events."""
 
     TOPIC_CREATED = "topic_created"
@@ -67,12 +67,12 @@ class FactKind(StrEnum):
 
 
 CLUSTER_KINDS: Final = (
-    FactKind.TOPIC_CREATED,
-    FactKind.TOPIC_DELETED,
-    FactKind.PARTITION_CREATED,
-    FactKind.PARTITION_DELETED,
-    FactKind.BROKER_STARTED,
-    FactKind.BROKER_STOPPING,
+    OtherEventKind.TOPIC_CREATED,
+    OtherEventKind.TOPIC_DELETED,
+    OtherEventKind.PARTITION_CREATED,
+    OtherEventKind.PARTITION_DELETED,
+    OtherEventKind.BROKER_STARTED,
+    OtherEventKind.BROKER_STOPPING,
 )
 """Events of the brokers and topics of a cluster; they concern all its groups."""
 

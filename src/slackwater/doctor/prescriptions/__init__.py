@@ -28,7 +28,7 @@ class Prescription:
     order: int
     what: str
     where: str
-    price: str
+    cost: str
     settings: dict[str, str]
     properties: dict[str, tuple[str, ...]]
     caution: tuple[str, ...]
@@ -70,7 +70,7 @@ def _fill_in(order: int, remedy: Remedy, values: Mapping[str, str]) -> Prescript
         order=order,
         what=what,
         where=remedy.where,
-        price=_fill(remedy.price, values) or _without_numbers(remedy.price),
+        cost=_fill(remedy.cost, values) or _without_numbers(remedy.cost),
         settings=settings,
         properties=properties(settings),
         caution=remedy.caution,

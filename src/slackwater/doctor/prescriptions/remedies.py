@@ -2,7 +2,7 @@
 
 Invariants:
 - Remedies are listed in the order in which to try them: the cheapest first, code changes last.
-- Each has its cost (`price`). `caution` lists what it conflicts with.
+- Each has its `cost`. `caution` lists what it conflicts with.
 - `settings` have Kafka's names, so that a simulator can replay a history with them. A value in braces is computed from
   the figures of the finding (`numbers.py`); without the figure the setting is left out.
 - `cites` name a section of Kafka's documentation or a KIP.
@@ -17,7 +17,7 @@ class Remedy:
     """One thing to do."""
 
     what: str
-    price: str = "none"
+    cost: str = "none"
     settings: dict[str, str] = field(default_factory=dict)
     where: str = "client"
     caution: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ Invariants:
 
 from typing import Final
 
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
@@ -434,7 +434,7 @@ _CONSUMER_GROUPS: Final = (
         "3.8+",
         "] Converted the ",
         "[GroupId <group>] Converted the [[empty ]]<why> group to a <group_protocol> group.",
-        FactKind.GROUP_CONVERTED,
+        OtherEventKind.GROUP_CONVERTED,
     ),
     Template(
         "group not converted",
@@ -473,20 +473,20 @@ _CONSUMER_GROUPS: Final = (
     ),
 )
 
-_LIFE: Final = (
+_LOADING_AND_DELETION: Final = (
     Template(
         "elected",
         "2.4-3.9",
         "Elected as the group coordinator for partition ",
         "Elected as the group coordinator for partition <partition>[[ in epoch <epoch>]]",
-        FactKind.COORDINATOR_ELECTED,
+        OtherEventKind.COORDINATOR_ELECTED,
     ),
     Template(
         "resigned",
         "2.4-3.9",
         "Resigned as the group coordinator for partition ",
         "Resigned as the group coordinator for partition <partition><*>",
-        FactKind.COORDINATOR_RESIGNED,
+        OtherEventKind.COORDINATOR_RESIGNED,
     ),
     Template(
         "loading a group",
@@ -539,14 +539,14 @@ _LIFE: Final = (
         "4.0+",
         "Finished loading of metadata from ",
         "Finished loading of metadata from __consumer_offsets-<partition> with epoch <epoch> in <duration_ms>ms <*>",
-        FactKind.COORDINATOR_LOADED,
+        OtherEventKind.COORDINATOR_LOADED,
     ),
     Template(
         "partition unloaded",
         "4.0+",
         "Finished unloading metadata for ",
         "Finished unloading metadata for __consumer_offsets-<partition> with epoch <*>",
-        FactKind.COORDINATOR_RESIGNED,
+        OtherEventKind.COORDINATOR_RESIGNED,
     ),
     Template(
         "groups deleted",
@@ -565,7 +565,7 @@ _LIFE: Final = (
     ),
 )
 
-_CHATTER: Final = (
+_IGNORED_LINES: Final = (
     Template("metadata moved", "4.0+", "cheduling ", "Scheduling <*>loading of metadata <*>", None),
     Template("unloading", "4.0+", "unloading metadata for ", "<*> unloading metadata for <*>", None),
     Template("unloading ignored", "4.0+", "Ignored ", "Ignored <*>", None),
@@ -578,8 +578,10 @@ _CHATTER: Final = (
     Template("offsets removed", "2.0-3.9", "Removed ", "Removed <*> offsets associated with <*>", None),
     Template("empty assignments", "3.0+", "empty assignment", "S<*>ing empty assignment<*>", None),
     Template("late timer", "3.0+", "Received ", "Received <*>notification of <*>", None),
-    Template("heartbeat of nobody", "3.0+", "Member ", "Member <*> has already been removed from the group.", None),
-    Template("heartbeat of nobody", "3.0+", "Member id ", "Member id <*> was not found in <*>", None),
+    Template(
+        "heartbeat of an unknown member", "3.0+", "Member ", "Member <*> has already been removed from the group.", None
+    ),
+    Template("heartbeat of an unknown member", "3.0+", "Member id ", "Member id <*> was not found in <*>", None),
     Template("assignor chosen", "4.0+", "Supported assignors", "<*>Supported assignors<*>", None),
 )
 
@@ -590,7 +592,7 @@ COORDINATOR: Final = Family(
     prefix=r"^(.*?)\[GroupCoordinator (?:id=)?(\d+)[^\]]*\]:? ",
     prefix_slots=("head", "node"),
     words=("[GroupCoordinator ",),
-    templates=(*_CLASSIC_GROUPS, *_CONSUMER_GROUPS, *_LIFE, *_CHATTER),
+    templates=(*_CLASSIC_GROUPS, *_CONSUMER_GROUPS, *_LOADING_AND_DELETION, *_IGNORED_LINES),
 )
 
 GROUP_METADATA: Final = Family(
@@ -608,7 +610,7 @@ GROUP_METADATA: Final = Family(
             "Finished loading offsets",
             "Finished loading offsets and group metadata from __consumer_offsets-<partition> in <duration_ms> "
             "milliseconds<*>",
-            FactKind.COORDINATOR_LOADED,
+            OtherEventKind.COORDINATOR_LOADED,
         ),
         Template("offsets partition moved", "1.0-3.9", "cheduling ", "Scheduling <*>", None),
         Template("offsets partition unloaded", "1.0-3.9", "Finished unloading ", "Finished unloading <*>", None),
@@ -629,7 +631,7 @@ GROUP_METADATA: Final = Family(
     ),
 )
 
-SURROUNDINGS: Final = Family(
+BROKER_AND_TOPICS: Final = Family(
     name="broker",
     source=EventSource.BROKER_LOG,
     markers=(
@@ -649,50 +651,52 @@ SURROUNDINGS: Final = Family(
             "2.0+",
             "Created log for partition ",
             "Created log for partition <topic>-<partition> in <*>",
-            FactKind.PARTITION_CREATED,
+            OtherEventKind.PARTITION_CREATED,
         ),
         Template(
             "log deleted",
             "1.0+",
             "scheduled for deletion",
             "Log for partition <topic>-<partition> is renamed to <*> and is scheduled for deletion",
-            FactKind.PARTITION_DELETED,
+            OtherEventKind.PARTITION_DELETED,
         ),
         Template(
             "topic created",
             "3.0+",
             "CreateTopics result",
             "CreateTopics result(s): CreatableTopic(name='<topic>', numPartitions=<count>, <*>): SUCCESS",
-            FactKind.TOPIC_CREATED,
+            OtherEventKind.TOPIC_CREATED,
         ),
         Template(
             "topic deleted",
             "3.0+",
             "DeleteTopics result",
             "DeleteTopics result(s): {id: <*>, name: <topic>, result: SUCCESS}",
-            FactKind.TOPIC_DELETED,
+            OtherEventKind.TOPIC_DELETED,
         ),
         Template(
             "server started",
             "3.0+",
             "Kafka Server started",
             "[KafkaRaftServer nodeId=<node>] Kafka Server started",
-            FactKind.BROKER_STARTED,
+            OtherEventKind.BROKER_STARTED,
         ),
-        Template("server started", "1.0-3.9", "] started", "[KafkaServer id=<node>] started", FactKind.BROKER_STARTED),
+        Template(
+            "server started", "1.0-3.9", "] started", "[KafkaServer id=<node>] started", OtherEventKind.BROKER_STARTED
+        ),
         Template(
             "server stopping",
             "3.0+",
             "to SHUTTING_DOWN",
             "[BrokerServer id=<node>] Transition from <*> to SHUTTING_DOWN",
-            FactKind.BROKER_STOPPING,
+            OtherEventKind.BROKER_STOPPING,
         ),
         Template(
             "server stopping",
             "1.0-3.9",
             "] shutting down",
             "[KafkaServer id=<node>] shutting down",
-            FactKind.BROKER_STOPPING,
+            OtherEventKind.BROKER_STOPPING,
         ),
     ),
 )

@@ -9,7 +9,7 @@ Invariants:
 import re
 from typing import Final
 
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
@@ -401,20 +401,20 @@ _COORDINATOR: Final = (
     Template("lookup refused", "3.7+", "FindCoordinator request failed", "FindCoordinator request failed <*>", None),
 )
 
-_LIFE: Final = (
+_SUBSCRIPTION: Final = (
     Template(
         "subscribed",
         "1.0+",
         "Subscribed to topic(s): ",
         "Subscribed to topic(s): <topics>",
-        FactKind.CLIENT_SUBSCRIBED,
+        OtherEventKind.CLIENT_SUBSCRIBED,
     ),
     Template(
         "subscribed to a pattern",
         "1.0+",
         "Subscribed to pattern: ",
         "Subscribed to pattern: '<reason>'",
-        FactKind.CLIENT_SUBSCRIBED,
+        OtherEventKind.CLIENT_SUBSCRIBED,
     ),
     Template("unsubscribed", "2.0+", "Unsubscribed ", "Unsubscribed <*>", None),
 )
@@ -426,7 +426,7 @@ JAVA_CONSUMER: Final = Family(
     prefix=r"^(.*?)\[Consumer (?:instanceId=(.+?), )?clientId=(.*?), groupId=(.*?)\] ",
     prefix_slots=("head", "instance", "client", "group"),
     words=(" group ", "oordinator", "ebalanc", "Member ", "eneration", "ssigned", " heartbeat"),
-    templates=(*_GROUP, *_OFFSETS, *_COORDINATOR, *_LIFE),
+    templates=(*_GROUP, *_OFFSETS, *_COORDINATOR, *_SUBSCRIPTION),
 )
 
 _FAILURES: Final = (
@@ -435,7 +435,7 @@ _FAILURES: Final = (
         "any",
         "Exception in thread ",
         'Exception in thread "<*>" <error>[[: <why>]]',
-        FactKind.CLIENT_FAILED,
+        OtherEventKind.CLIENT_FAILED,
     ),
 )
 
@@ -452,14 +452,14 @@ JAVA_PROCESS: Final = Family(
             "1.0+",
             "ConsumerConfig values:",
             "ConsumerConfig values:",
-            FactKind.CLIENT_STARTED,
+            OtherEventKind.CLIENT_STARTED,
         ),
         Template(
             "consumer closed",
             "2.0+",
             "kafka.consumer for ",
             "App info kafka.consumer for <client> unregistered",
-            FactKind.CLIENT_CLOSED,
+            OtherEventKind.CLIENT_CLOSED,
         ),
         *_FAILURES,
     ),
@@ -491,7 +491,7 @@ BROKER_SETTINGS: Final = (
 """Of those that a broker prints."""
 
 
-def _settings(name: str, source: EventSource, names: tuple[str, ...], kind: FactKind) -> Family:
+def _settings(name: str, source: EventSource, names: tuple[str, ...], kind: OtherEventKind) -> Family:
     return Family(
         name=name,
         source=source,
@@ -504,5 +504,7 @@ def _settings(name: str, source: EventSource, names: tuple[str, ...], kind: Fact
     )
 
 
-JAVA_SETTINGS: Final = _settings("client's setting", EventSource.CLIENT_LOG, SETTINGS, FactKind.CLIENT_SETTING)
-BROKER_PRINTED: Final = _settings("broker's setting", EventSource.BROKER_LOG, BROKER_SETTINGS, FactKind.BROKER_SETTING)
+JAVA_SETTINGS: Final = _settings("client's setting", EventSource.CLIENT_LOG, SETTINGS, OtherEventKind.CLIENT_SETTING)
+BROKER_PRINTED: Final = _settings(
+    "broker's setting", EventSource.BROKER_LOG, BROKER_SETTINGS, OtherEventKind.BROKER_SETTING
+)

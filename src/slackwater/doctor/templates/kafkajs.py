@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
-_WHO: Final = '"groupId":"<group>","memberId":"<member>"'
+_GROUP_AND_MEMBER: Final = '"groupId":"<group>","memberId":"<member>"'
 
 KAFKAJS: Final = Family(
     name="kafkajs",
@@ -20,7 +20,7 @@ KAFKAJS: Final = Family(
             "joined",
             "2.0+",
             "Consumer has joined the group",
-            f'[ConsumerGroup] Consumer has joined the group",{_WHO},"leaderId":"<leader>","isLeader":<*>,'
+            f'[ConsumerGroup] Consumer has joined the group",{_GROUP_AND_MEMBER},"leaderId":"<leader>","isLeader":<*>,'
             '"memberAssignment":{<partitions>},"groupProtocol":"<assignor>","duration":<duration_ms>}',
             EventKind.MEMBER_JOINED,
         ),
@@ -28,7 +28,7 @@ KAFKAJS: Final = Family(
             "rebalancing",
             "1.0+",
             "The group is rebalancing, re-joining",
-            f'[Runner] The group is rebalancing, re-joining",{_WHO},<*>',
+            f'[Runner] The group is rebalancing, re-joining",{_GROUP_AND_MEMBER},<*>',
             EventKind.HEARTBEAT_REFUSED,
             {"error": "REBALANCE_IN_PROGRESS"},
         ),
@@ -36,7 +36,7 @@ KAFKAJS: Final = Family(
             "not known",
             "1.0+",
             "The coordinator is not aware of this member, re-joining",
-            f'[Runner] The coordinator is not aware of this member, re-joining the group",{_WHO},<*>',
+            f'[Runner] The coordinator is not aware of this member, re-joining the group",{_GROUP_AND_MEMBER},<*>',
             EventKind.SESSION_LOST,
             {"error": "UNKNOWN_MEMBER_ID"},
         ),
@@ -66,21 +66,21 @@ KAFKAJS: Final = Family(
             "1.0+",
             '"[Consumer] Starting"',
             '[Consumer] Starting","groupId":"<group>"}',
-            FactKind.CLIENT_STARTED,
+            OtherEventKind.CLIENT_STARTED,
         ),
         Template(
             "stopped",
             "1.0+",
             '"[Consumer] Stopped"',
             '[Consumer] Stopped","groupId":"<group>"}',
-            FactKind.CLIENT_CLOSED,
+            OtherEventKind.CLIENT_CLOSED,
         ),
         Template(
             "crashed",
             "1.0+",
             "[Consumer] Crash: ",
             '[Consumer] Crash: <error>: <why>","groupId":"<group>",<*>',
-            FactKind.CLIENT_FAILED,
+            OtherEventKind.CLIENT_FAILED,
         ),
         Template(
             "restarting",

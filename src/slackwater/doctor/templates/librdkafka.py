@@ -8,7 +8,7 @@ Invariants:
 
 from typing import Final
 
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
@@ -158,8 +158,8 @@ _RDKAFKA_EVENTS: Final = (
         'Group "<group>" broker <node> is no longer coordinator',
         EventKind.COORDINATOR_LOST,
     ),
-    Template("started", "1.0+", "|INIT|", "librdkafka <version> (<*>", FactKind.CLIENT_STARTED),
-    Template("closed", "1.0+", "Consumer closed", "Consumer closed", FactKind.CLIENT_CLOSED),
+    Template("started", "1.0+", "|INIT|", "librdkafka <version> (<*>", OtherEventKind.CLIENT_STARTED),
+    Template("closed", "1.0+", "Consumer closed", "Consumer closed", OtherEventKind.CLIENT_CLOSED),
     Template(
         "fenced",
         "1.4+",

@@ -7,7 +7,7 @@ Invariants:
 
 from typing import Final
 
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
@@ -333,21 +333,21 @@ _PYTHON_EVENTS: Final = (
         "all",
         "Updating subscribed topics to",
         "Updating subscribed topics to: <topics>",
-        FactKind.CLIENT_SUBSCRIBED,
+        OtherEventKind.CLIENT_SUBSCRIBED,
     ),
     Template(
         "started",
         "kafka-python 3.0+",
         "IO loop starting (client_id=",
         "IO loop starting (client_id=<client>)",
-        FactKind.CLIENT_STARTED,
+        OtherEventKind.CLIENT_STARTED,
     ),
     Template(
         "closed",
         "kafka-python 3.0+",
         "IO loop exited cleanly (client_id=",
         "IO loop exited cleanly (client_id=<client>, <*>)",
-        FactKind.CLIENT_CLOSED,
+        OtherEventKind.CLIENT_CLOSED,
     ),
 )
 
@@ -381,9 +381,9 @@ PYTHON_ERRORS: Final = Family(
             "all",
             "kafka.errors.",
             "kafka.errors.<error>: [Error <*>] <why>",
-            FactKind.CLIENT_FAILED,
+            OtherEventKind.CLIENT_FAILED,
         ),
-        Template("raised", "all", "kafka.errors.", "kafka.errors.<error>[[: <why>]]", FactKind.CLIENT_FAILED),
+        Template("raised", "all", "kafka.errors.", "kafka.errors.<error>[[: <why>]]", OtherEventKind.CLIENT_FAILED),
     ),
 )
 

@@ -7,7 +7,7 @@ Invariants:
 from typing import Final
 
 from slackwater.doctor.templates.application import APPLICATIONS
-from slackwater.doctor.templates.broker import COORDINATOR, GROUP_METADATA, SURROUNDINGS
+from slackwater.doctor.templates.broker import BROKER_AND_TOPICS, COORDINATOR, GROUP_METADATA
 from slackwater.doctor.templates.java import BROKER_PRINTED, JAVA_CONSUMER, JAVA_PROCESS, JAVA_SETTINGS
 from slackwater.doctor.templates.kafkajs import KAFKAJS
 from slackwater.doctor.templates.librdkafka import LIBRDKAFKA
@@ -20,7 +20,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     JAVA_CONSUMER,
     LIBRDKAFKA,
     GROUP_METADATA,
-    SURROUNDINGS,
+    BROKER_AND_TOPICS,
     PYTHON,
     KAFKAJS,
     SARAMA,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
@@ -42,7 +42,7 @@ SARAMA: Final = Family(
             "1.27+",
             "goroutine will exit",
             "consumergroup/<group> loop check partition number goroutine will exit, topics [<topics>]",
-            FactKind.CLIENT_SUBSCRIBED,
+            OtherEventKind.CLIENT_SUBSCRIBED,
         ),
         Template(
             "ownership lost",
@@ -81,7 +81,9 @@ SARAMA: Final = Family(
             "consumergroup/<group>: falling back to static user data <*>",
             None,
         ),
-        Template("started", "1.0+", "Initializing new client", "Initializing new client", FactKind.CLIENT_STARTED),
-        Template("closed", "1.0+", "Closing Client", "Closing Client", FactKind.CLIENT_CLOSED),
+        Template(
+            "started", "1.0+", "Initializing new client", "Initializing new client", OtherEventKind.CLIENT_STARTED
+        ),
+        Template("closed", "1.0+", "Closing Client", "Closing Client", OtherEventKind.CLIENT_CLOSED),
     ),
 )

@@ -110,7 +110,7 @@ class Family:
     """The pattern from the start of the line to the message."""
     prefix_slots: tuple[str, ...]
     words: tuple[str, ...]
-    """A line that no template matches is reported as unread if it contains one of these."""
+    """A line that no template matches is reported as unrecognized if it contains one of these."""
     templates: tuple[Template, ...]
     suffix: str = SUFFIX
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor.events import signals
-from slackwater.doctor.events.rows import BROKER_SIDE, PLACE, Row
+from slackwater.doctor.events import row_predicates
+from slackwater.doctor.events.rows import BROKER_SIDE, FILE_POSITION, Row
 from slackwater.group.events import EventKind
 
 BACK_MS: Final = 2_000
@@ -28,7 +28,9 @@ _SHOWN: Final = 3
 def correct_clock_jumps(rows: Sequence[Row]) -> tuple[Sequence[Row], tuple[str, ...]]:
     """Return the rows with times that do not go back, and a message for each clock that did."""
     jumps: dict[str, list[int]] = {}
-    for before, row in pairwise(sorted((row for row in rows if row.kind == _FORMED and _is_located(row)), key=PLACE)):
+    for before, row in pairwise(
+        sorted((row for row in rows if row.kind == _FORMED and _is_located(row)), key=FILE_POSITION)
+    ):
         if row.time_ms < before.time_ms - BACK_MS and _goes_back(before, row):
             jumps.setdefault(row.file or "", []).append(before.position)
     if not jumps:
@@ -78,7 +80,7 @@ def find_zone_differences(rows: Iterable[Row]) -> tuple[str, ...]:
     times_by_file: dict[str, dict[int, int]] = {}
     for row in rows:
         file, generation = row.file, row.generation
-        if file is not None and generation and (signals.is_formed(row) or signals.is_joined(row)):
+        if file is not None and generation and (row_predicates.is_formed(row) or row_predicates.is_joined(row)):
             times = times_by_file.get(file)
             if times is None:
                 times = times_by_file[file] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slackwater.doctor.defaults import INITIAL_DELAY_MS
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row, in_order
 
 
@@ -54,10 +54,10 @@ def _outages(rows: Sequence[Row]) -> Iterable[Outage]:
     stopped: dict[str, Row] = {}
     up_since: dict[str, int] = {}
     for row in rows:
-        if signals.is_broker_stop(row):
-            stopped.setdefault(signals.node(row), row)
-        elif signals.is_broker_start(row):
-            node = signals.node(row)
+        if row_predicates.is_broker_stop(row):
+            stopped.setdefault(row_predicates.node(row), row)
+        elif row_predicates.is_broker_start(row):
+            node = row_predicates.node(row)
             stop = stopped.pop(node, None)
             # Several lines report one start; no broker restarts in so short a time.
             if stop is None and node in up_since and row.time_ms - up_since[node] < INITIAL_DELAY_MS:
@@ -71,7 +71,7 @@ def _topic_changes(rows: Sequence[Row]) -> Iterable[TopicChange]:
     """Combine the rows of the partitions of one topic into one change."""
     batches: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        kind, topic = signals.topic_change(row), row.detail_text("topic")
+        kind, topic = row_predicates.topic_change(row), row.detail_text("topic")
         if kind is None or not topic:
             continue
         batch = batches.setdefault((kind, topic), [])
@@ -85,6 +85,6 @@ def _topic_changes(rows: Sequence[Row]) -> Iterable[TopicChange]:
 
 def _topic_change(kind: str, topic: str, batch: list[Row]) -> TopicChange:
     # A new topic logs partition 0; an extended topic already has it.
-    if kind == signals.CREATED and all(row.detail_number("partition") not in (None, 0) for row in batch):
-        kind = signals.GREW
+    if kind == row_predicates.CREATED and all(row.detail_number("partition") not in (None, 0) for row in batch):
+        kind = row_predicates.GREW
     return TopicChange(kind, topic, batch[0].time_ms, batch[0])

@@ -19,20 +19,20 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import (
     ASSIGNOR,
     BROKER_SIDE,
     CLIENT_SIDE,
     KIND,
-    NAMES,
+    MEMBER_NAMES,
     SOURCE,
     TRIGGER,
     Row,
     in_order,
     within,
 )
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, Absence, ClientTimeline
 from slackwater.doctor.timeline.clocks import correct_clock_jumps, find_zone_differences
 from slackwater.doctor.timeline.cluster_history import ClusterHistory, Outage
@@ -52,21 +52,21 @@ _SMALL_START: Final = 8
 """A first recorded generation up to this number is taken for the group's start; a higher one is left by compaction."""
 _EMPTY: Final = GroupState.EMPTY
 _STARTED: Final = EventKind.REBALANCE_STARTED
-_SETTING: Final = FactKind.CLIENT_SETTING
-_MEMBER: Final = FactKind.MEMBER_RECORDED
+_SETTING: Final = OtherEventKind.CLIENT_SETTING
+_MEMBER: Final = OtherEventKind.MEMBER_RECORDED
 _JOINED: Final = (EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED)
-_WITH_PROTOCOL: Final = (EventKind.GENERATION_FORMED, EventKind.GENERATION_RECORDED, FactKind.MEMBER_RECORDED)
+_WITH_PROTOCOL: Final = (EventKind.GENERATION_FORMED, EventKind.GENERATION_RECORDED, OtherEventKind.MEMBER_RECORDED)
 _GENERATIONS: Final[tuple[tuple[Callable[[Row], bool], tuple[EventKind, ...]], ...]] = (
-    (signals.is_formed, (EventKind.GENERATION_FORMED,)),
-    (signals.is_recorded, (EventKind.GENERATION_RECORDED,)),
-    (signals.is_joined, (EventKind.GENERATION_FORMED, *_JOINED)),
+    (row_predicates.is_formed, (EventKind.GENERATION_FORMED,)),
+    (row_predicates.is_recorded, (EventKind.GENERATION_RECORDED,)),
+    (row_predicates.is_joined, (EventKind.GENERATION_FORMED, *_JOINED)),
 )
 """Sources of generations and their kinds of rows, the best first."""
 _WITH_PARTITIONS: Final = (
     EventKind.PARTITIONS_ASSIGNED,
     EventKind.PARTITIONS_REVOKED,
     EventKind.PARTITIONS_LOST,
-    FactKind.MEMBER_RECORDED,
+    OtherEventKind.MEMBER_RECORDED,
 )
 _CLASSIC: Final = (EventKind.REBALANCE_STARTED, EventKind.MEMBER_ID_ISSUED, EventKind.PROGRESS)
 """Kinds that do not occur in a KIP-848 group or do not identify one."""
@@ -78,19 +78,19 @@ _FIRST_JOINS: Final = (
 )
 """Kinds that can report the first member of a group, besides the first rebalance."""
 _CLIENT_ROW_FIELDS: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...]]] = {
-    FactKind.CLIENT_STARTED: ((signals.is_start, "started"),),
-    FactKind.CLIENT_SUBSCRIBED: ((signals.is_subscribe, "subscribes"),),
-    FactKind.CLIENT_CLOSED: ((signals.is_close, "closes"),),
-    FactKind.CLIENT_FAILED: ((signals.is_failure, "failures"),),
-    EventKind.POLL_OVERRUN: ((signals.is_overrun, "overruns"),),
-    EventKind.MEMBER_LEFT: ((signals.is_overrun, "overruns"), (signals.is_leave, "leaves")),
-    EventKind.SESSION_LOST: ((signals.is_lost, "lost"),),
-    EventKind.HEARTBEAT_REFUSED: ((signals.is_lost, "lost"),),
-    EventKind.COMMIT_REFUSED: ((signals.is_lost, "lost"),),
-    EventKind.JOIN_REFUSED: ((signals.is_join_refused, "refused"),),
-    EventKind.COORDINATOR_LOST: ((signals.is_coordinator_lost, "coordinator_lost"),),
-    EventKind.JOIN_REQUESTED: ((signals.is_rejoin, "rejoins"),),
-    EventKind.MEMBER_JOINED: ((signals.is_rejoin, "rejoins"),),
+    OtherEventKind.CLIENT_STARTED: ((row_predicates.is_start, "started"),),
+    OtherEventKind.CLIENT_SUBSCRIBED: ((row_predicates.is_subscribe, "subscribes"),),
+    OtherEventKind.CLIENT_CLOSED: ((row_predicates.is_close, "closes"),),
+    OtherEventKind.CLIENT_FAILED: ((row_predicates.is_failure, "failures"),),
+    EventKind.POLL_OVERRUN: ((row_predicates.is_overrun, "overruns"),),
+    EventKind.MEMBER_LEFT: ((row_predicates.is_overrun, "overruns"), (row_predicates.is_leave, "leaves")),
+    EventKind.SESSION_LOST: ((row_predicates.is_lost, "lost"),),
+    EventKind.HEARTBEAT_REFUSED: ((row_predicates.is_lost, "lost"),),
+    EventKind.COMMIT_REFUSED: ((row_predicates.is_lost, "lost"),),
+    EventKind.JOIN_REFUSED: ((row_predicates.is_join_refused, "refused"),),
+    EventKind.COORDINATOR_LOST: ((row_predicates.is_coordinator_lost, "coordinator_lost"),),
+    EventKind.JOIN_REQUESTED: ((row_predicates.is_rejoin, "rejoins"),),
+    EventKind.MEMBER_JOINED: ((row_predicates.is_rejoin, "rejoins"),),
 }
 """By kind: predicates on a client's row, and the field of its timeline to which a matching row is appended."""
 
@@ -124,7 +124,9 @@ class GroupHistory:
         """Messages about clock problems in the input."""
         self.cluster = cluster or ClusterHistory()
         self.names = MemberNames(labelled=frozenset(members))
-        for names in dict.fromkeys(map(NAMES, (row for row in self.rows if row.client or row.instance or row.host))):
+        for names in dict.fromkeys(
+            map(MEMBER_NAMES, (row for row in self.rows if row.client or row.instance or row.host))
+        ):
             self.names.learn(*names)
         self.intervals: list[MembershipInterval] = membership_intervals(self.rows, self.of, self.names)
         self.timelines: dict[str, ClientTimeline] = {}
@@ -205,8 +207,8 @@ class GroupHistory:
     def is_consumer_protocol(self) -> bool:
         """Whether this is a KIP-848 group."""
         rows = self.each(*(kind for kind in self._indexes if kind not in _CLASSIC))
-        candidates = (row for row in rows if row.detail["group_protocol"][row.place] == signals.CONSUMER)
-        return any(map(signals.is_consumer_protocol, candidates))
+        candidates = (row for row in rows if row.detail["group_protocol"][row.detail_index] == row_predicates.CONSUMER)
+        return any(map(row_predicates.is_consumer_protocol, candidates))
 
     # ---- generations
 
@@ -218,23 +220,25 @@ class GroupHistory:
             for row in self.of(*kinds):
                 number = row.generation
                 if number is not None and number > 0 and number not in seen and is_generation(row):
-                    seen[number] = FormedGeneration(number, row.time_ms, signals.member_count(row), row)
+                    seen[number] = FormedGeneration(number, row.time_ms, row_predicates.member_count(row), row)
             if seen:
                 return [seen[number] for number in sorted(seen)]
         return []
 
     @cached_property
-    def rebalances(self) -> int:
+    def rebalance_count(self) -> int:
         """Number of generations formed.
 
         Compaction of `__consumer_offsets` can leave only the last ones; the gaps in their numbers count the others.
         """
         formed = self.generations
-        if not formed or not signals.is_recorded(formed[0].row):
+        if not formed or not row_predicates.is_recorded(formed[0].row):
             return len(formed)
         with_members = {generation.number for generation in formed if generation.members}
         recorded = self.of(EventKind.GENERATION_RECORDED)
-        empty = {row.generation for row in recorded if signals.is_recorded_empty(row) and row.generation} - with_members
+        empty = {
+            row.generation for row in recorded if row_predicates.is_recorded_empty(row) and row.generation
+        } - with_members
         unseen = formed[0].number - 1 if self._begins_with_first(formed[0]) else 0
         return unseen + formed[-1].number - formed[0].number + 1 - len(empty)
 
@@ -245,18 +249,18 @@ class GroupHistory:
     @property
     def complete_since_ms(self) -> int:
         """Time from which every generation is accounted for."""
-        only_recorded = bool(self.generations) and signals.is_recorded(self.generations[0].row)
+        only_recorded = bool(self.generations) and row_predicates.is_recorded(self.generations[0].row)
         return self.generations[0].time_ms if only_recorded else self.began_ms
 
     @cached_property
-    def start_seen(self) -> bool:
+    def has_start(self) -> bool:
         """Whether the history contains the group's start from empty; assumed if no broker's log was read."""
         if not self.has_broker:
             return True
         # Filter first: in an old group nearly every row has one of these kinds and almost none is the first join.
         joins = (row for row in self.each(*_FIRST_JOINS) if row.state_before == _EMPTY or row.generation in (1, 2))
-        rebalances = (row for row in self.each(_STARTED) if row.detail["old_generation"][row.place] == 0)
-        return any(map(signals.is_first_join, chain(rebalances, joins)))
+        rebalances = (row for row in self.each(_STARTED) if row.detail["old_generation"][row.detail_index] == 0)
+        return any(map(row_predicates.is_first_join, chain(rebalances, joins)))
 
     @cached_property
     def topics_read(self) -> frozenset[str]:
@@ -282,9 +286,9 @@ class GroupHistory:
     # ---- start
 
     @cached_property
-    def settled_ms(self) -> int:
-        """When the group's start was over; the begin of the history if the start is not in it."""
-        if not self.start_seen or not self.intervals:
+    def start_ended_ms(self) -> int:
+        """When the group's start was over; the time of the first row if the start is not in the history."""
+        if not self.has_start or not self.intervals:
             return self.began_ms
         joins = self._joins()
         # Without generations, each join stands for the generation that it caused.
@@ -325,29 +329,29 @@ class GroupHistory:
         )
 
     @cached_property
-    def starters(self) -> list[ClientTimeline]:
+    def initial_clients(self) -> list[ClientTimeline]:
         """The clients that joined during the group's start."""
         return [
             timeline
             for timeline in self.timelines.values()
             if timeline.intervals
-            and timeline.intervals[0].joined_ms <= self.settled_ms
+            and timeline.intervals[0].joined_ms <= self.start_ended_ms
             and timeline.intervals[0].seen_joining
         ]
 
     @cached_property
-    def arrivals(self) -> list[ClientTimeline]:
+    def added_clients(self) -> list[ClientTimeline]:
         """The clients that joined for the first time after the start and were not starting before."""
         return [
             timeline
             for timeline in self.timelines.values()
             if timeline.intervals
             and timeline.intervals[0].seen_joining
-            and timeline.intervals[0].joined_ms > self.settled_ms
+            and timeline.intervals[0].joined_ms > self.start_ended_ms
             and not (
-                self.start_seen
+                self.has_start
                 and timeline.started
-                and timeline.started[0].time_ms <= self.settled_ms + INITIAL_DELAY_MS
+                and timeline.started[0].time_ms <= self.start_ended_ms + INITIAL_DELAY_MS
             )
         ]
 
@@ -369,7 +373,7 @@ class GroupHistory:
             return ()
         last = max(row.time_ms for rows in lost for row in rows)
         reports = tuple(rows[0] for rows in lost)
-        node = next((name for row in reports if (name := signals.node(row))), "")
+        node = next((name for row in reports if (name := row_predicates.node(row))), "")
         return (Outage(node, first[0], last, reports),)
 
     # ---- absences
@@ -399,7 +403,7 @@ class GroupHistory:
     ) -> bool | None:
         if back is None:
             return None
-        if self.is_consumer_protocol and signals.is_uuid(interval.member):
+        if self.is_consumer_protocol and row_predicates.is_uuid(interval.member):
             return interval.member == back.member
         if overlapped:
             return False
@@ -465,8 +469,8 @@ class GroupHistory:
     def _add_record(self, row: Row, by_client: dict[str, list[ClientTimeline]]) -> None:
         timeline = self.timelines.get(row.instance or "") or self._by_member.get(row.member or "")
         if timeline is None:
-            namesakes = by_client.get(row.client or "", ())
-            timeline = next((candidate for candidate in namesakes if not candidate.anonymous), None)
+            candidates = by_client.get(row.client or "", ())
+            timeline = next((candidate for candidate in candidates if not candidate.anonymous), None)
         if timeline is None:
             return
         if topics := frozenset(row.detail_names("topics")):
@@ -485,7 +489,7 @@ class GroupHistory:
         for matches, field in _CLIENT_ROW_FIELDS.get(row.kind, ()):
             if matches(row):
                 timeline.append(field, row)
-        if topics := signals.subscribed(row):
+        if topics := row_predicates.subscribed(row):
             _append_topics(timeline, row.time_ms, topics)
         if assignors := row.detail_names("assignors"):
             timeline.append("assignors", (row.time_ms, assignors))
@@ -494,7 +498,7 @@ class GroupHistory:
         name, value = row.detail_text("setting"), row.detail_text("value")
         timeline.settings = {**timeline.settings, name: value}
         if name == "partition.assignment.strategy":
-            timeline.append("assignors", (row.time_ms, signals.assignors(value)))
+            timeline.append("assignors", (row.time_ms, row_predicates.assignors(value)))
 
 
 def _of_client(interval: MembershipInterval) -> bool:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import CLIENT_SIDE, SOURCE, Row
 
 _Log = tuple[str, str]
@@ -64,7 +64,7 @@ def _shared_logs(rows: Sequence[Row]) -> tuple[dict[str, str], dict[_Log, str]]:
             continue
         first, last = spans.get((client, log), (own[0].time_ms, own[-1].time_ms))
         spans[client, log] = min(first, own[0].time_ms), max(last, own[-1].time_ms)
-        ids = {row.member for row in own if row.member and signals.has_own_member_id(row)}
+        ids = {row.member for row in own if row.member and row_predicates.has_own_member_id(row)}
         if ids:
             members_by_log.setdefault(client, {}).setdefault(log, set()).update(ids)
     members: dict[str, str] = {}
@@ -96,7 +96,7 @@ def _log_names(logs: Iterable[_Log]) -> dict[_Log, str]:
 def _rename_clients(rows: list[Row], members: Mapping[str, str], logs: Mapping[_Log, str]) -> list[Row]:
     if not members:
         return rows
-    shared = {signals.member_id_prefix(member) for member in members}
+    shared = {row_predicates.member_id_prefix(member) for member in members}
     renamed = []
     for row in rows:
         name = members.get(row.member or "")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import BROKER_SIDE, Row
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind, Trigger
 
 
@@ -41,7 +41,7 @@ _STARTED: Final = EventKind.REBALANCE_STARTED
 _LEFT: Final = EventKind.MEMBER_LEFT
 _REPLACED: Final = EventKind.MEMBER_REPLACED
 _REJOINED: Final = EventKind.MEMBER_REJOINED
-"""The member joined before, possibly before the begin of the history."""
+"""The member joined before, possibly before the start of the history."""
 _NEVER_JOINED: Final = EventKind.PENDING_MEMBER_EXPIRED
 _JOIN: Final = Trigger.MEMBER_JOIN
 _REMOVAL: Final = Trigger.ADMIN_REMOVAL
@@ -49,7 +49,7 @@ _OPENING: Final = frozenset({EventKind.MEMBER_ID_ISSUED, EventKind.MEMBER_JOINED
 _BY_BROKER: Final = (*_OPENING, *_ENDS, _NEVER_JOINED, _REPLACED, _STARTED)
 _WITHOUT_SETTINGS: Final = frozenset({_STARTED, EventKind.MEMBER_ID_ISSUED})
 """Rows that contain the names of a member but not its settings."""
-_BY_RECORDS: Final = (FactKind.MEMBER_RECORDED, FactKind.MEMBER_GONE, EventKind.GENERATION_RECORDED)
+_BY_RECORDS: Final = (OtherEventKind.MEMBER_RECORDED, OtherEventKind.MEMBER_GONE, EventKind.GENERATION_RECORDED)
 """Kinds of rows from which intervals are built."""
 _CULPRIT_ENDS: Final[dict[str, MembershipEnd]] = {
     Trigger.MEMBER_LEAVE: MembershipEnd.LEFT,
@@ -122,7 +122,7 @@ class MemberNames:
         interval.instance = interval.instance or self.instances.get(interval.member)
         interval.host = interval.host or self.hosts.get(interval.member)
         interval.client = interval.client or self.clients.get(interval.member)
-        made_of = signals.member_id_prefix(interval.member)
+        made_of = row_predicates.member_id_prefix(interval.member)
         if made_of != interval.member:
             if interval.client is None:
                 interval.client = None if interval.instance == made_of else made_of
@@ -161,7 +161,7 @@ class MembershipTracker:
         return self.open(member, row)
 
     def _adopt(self, member: str) -> None:
-        instance = signals.member_id_prefix(member)
+        instance = row_predicates.member_id_prefix(member)
         unnamed = self._unnamed.get(instance)
         if unnamed is None or member in self._open or unnamed not in self._open:
             return
@@ -193,12 +193,12 @@ class MembershipTracker:
             interval.host = interval.host or row.host
         if row.kind in _WITHOUT_SETTINGS:
             return
-        detail, place = row.detail, row.place
-        if session_ms := detail["session_timeout_ms"][place]:
+        detail, index = row.detail, row.detail_index
+        if session_ms := detail["session_timeout_ms"][index]:
             interval.session_timeout_ms = session_ms
-        if rebalance_ms := detail["rebalance_timeout_ms"][place]:
+        if rebalance_ms := detail["rebalance_timeout_ms"][index]:
             interval.rebalance_timeout_ms = rebalance_ms
-        if detail["assignors"][place]:
+        if detail["assignors"][index]:
             interval.assignors = row.detail_names("assignors")
 
     def close(self, member: str, end: MembershipEnd, row: Row) -> None:
@@ -213,7 +213,7 @@ class MembershipTracker:
             interval = self._new(MembershipInterval(member, row.time_ms, seen_joining=False))
         self.update(interval, row)
         interval.ended_ms, interval.end, interval.ended = row.time_ms, end, row
-        interval.reason = signals.reason(row)
+        interval.reason = row_predicates.reason(row)
         interval.by_admin = row.trigger == _REMOVAL or row.detail_value("by") == "administrator"
 
     def _merge_end(self, last: MembershipInterval, end: MembershipEnd, row: Row) -> None:
@@ -221,7 +221,7 @@ class MembershipTracker:
         if row.kind != _STARTED and last.ended is not None:
             if last.ended.kind == _STARTED:
                 last.end, last.ended = end, row
-                last.reason = signals.reason(row) or last.reason
+                last.reason = row_predicates.reason(row) or last.reason
             self.update(last, row)
 
     def forget(self, member: str) -> None:
@@ -251,10 +251,10 @@ def _from_broker(rows: Iterable[Row]) -> list[MembershipInterval]:
         elif kind == _REPLACED:
             _replaced(tracker, row)
         elif kind == _NEVER_JOINED or (kind == _LEFT and row.detail_value("pending")):
-            for member in signals.members_named(row):
+            for member in row_predicates.members_named(row):
                 tracker.forget(member)
         else:
-            for member in signals.members_named(row):
+            for member in row_predicates.members_named(row):
                 tracker.close(member, _ENDS[kind], row)
     return tracker.intervals()
 
@@ -271,10 +271,10 @@ def _replaced(tracker: MembershipTracker, row: Row) -> None:
 def _started(tracker: MembershipTracker, row: Row) -> None:
     trigger = row.trigger
     if trigger == _JOIN:
-        for member in signals.members_named(row):
+        for member in row_predicates.members_named(row):
             tracker.open(member, row)
     elif trigger in _CULPRIT_ENDS:
-        for member in signals.members_named(row):
+        for member in row_predicates.members_named(row):
             tracker.close(member, _CULPRIT_ENDS[trigger], row)
 
 
@@ -282,11 +282,11 @@ def _from_records(rows: Iterable[Row]) -> list[MembershipInterval]:
     """Build intervals from recorded generations: a member that is missing in the next one has left."""
     tracker = MembershipTracker()
     for row in rows:
-        if row.kind == FactKind.MEMBER_RECORDED and row.member:
+        if row.kind == OtherEventKind.MEMBER_RECORDED and row.member:
             tracker.open(row.member, row)
-        elif row.kind == FactKind.MEMBER_GONE and row.member:
+        elif row.kind == OtherEventKind.MEMBER_GONE and row.member:
             tracker.close(row.member, MembershipEnd.GONE, row)
-        elif signals.is_recorded(row) and not signals.is_consumer_protocol(row):
+        elif row_predicates.is_recorded(row) and not row_predicates.is_consumer_protocol(row):
             recorded = dict.fromkeys(row.detail_names("member_ids"))
             for member in tracker.open_members():
                 if member not in recorded:
@@ -318,7 +318,7 @@ def _from_clients(rows: Iterable[Row]) -> list[MembershipInterval]:
         client = row.instance or row.client or row.label
         if not row.is_from_client or not client:
             continue
-        if signals.is_start(row) or signals.is_close(row):
+        if row_predicates.is_start(row) or row_predicates.is_close(row):
             runs.setdefault(client, []).append(row)
         interval = current.get(client)
         if interval is not None and interval.ended_ms is None:
@@ -326,9 +326,9 @@ def _from_clients(rows: Iterable[Row]) -> list[MembershipInterval]:
             if end is not None:
                 interval.ended_ms, interval.end, interval.ended = row.time_ms, end, row
                 interval.reason = row.detail_text("reason")
-        if interval is not None and interval.ended_ms is None and signals.is_joined(row) and row.generation:
+        if interval is not None and interval.ended_ms is None and row_predicates.is_joined(row) and row.generation:
             interval.last_generation = row.generation
-        if row.member and signals.has_own_member_id(row) and (interval is None or _is_new(interval, row)):
+        if row.member and row_predicates.has_own_member_id(row) and (interval is None or _is_new(interval, row)):
             if interval is not None and interval.ended_ms is None:
                 interval.ended_ms, interval.end = row.time_ms, MembershipEnd.GONE
             interval = MembershipInterval(row.member, row.time_ms, client=row.client, instance=row.instance, began=row)
@@ -347,9 +347,9 @@ def _from_runs(client: str, run: list[Row]) -> list[MembershipInterval]:
     for row in run:
         last = intervals[-1] if intervals else None
         if last is not None and last.ended_ms is None:
-            end = MembershipEnd.LEFT if signals.is_close(row) else MembershipEnd.GONE
+            end = MembershipEnd.LEFT if row_predicates.is_close(row) else MembershipEnd.GONE
             last.ended_ms, last.end, last.ended = row.time_ms, end, row
-        if signals.is_start(row):
+        if row_predicates.is_start(row):
             intervals.append(
                 MembershipInterval(
                     f"{client}@{row.time_ms}", row.time_ms, client=client, instance=row.instance, began=row
@@ -359,14 +359,14 @@ def _from_runs(client: str, run: list[Row]) -> list[MembershipInterval]:
 
 
 def _is_new(interval: MembershipInterval, row: Row) -> bool:
-    return interval.member != row.member or (interval.ended_ms is not None and signals.is_joined(row))
+    return interval.member != row.member or (interval.ended_ms is not None and row_predicates.is_joined(row))
 
 
 def _client_end(row: Row) -> MembershipEnd | None:
-    if signals.is_leave(row):
+    if row_predicates.is_leave(row):
         return MembershipEnd.LEFT
-    if signals.is_lost(row):
+    if row_predicates.is_lost(row):
         return MembershipEnd.EXPIRED
-    if signals.is_start(row):
+    if row_predicates.is_start(row):
         return MembershipEnd.GONE
     return None

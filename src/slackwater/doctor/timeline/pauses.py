@@ -19,7 +19,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.timeline.rebalances import RebalanceMode, RebalanceRound
+from slackwater.doctor.timeline.rebalances import RebalanceMode, RecordedRebalance
 from slackwater.group.events import EventKind
 
 MINUTE_MS: Final = 60_000
@@ -38,9 +38,9 @@ class MinuteStats(NamedTuple):
     rebalances: int
     stopped_ms: int
     offsets_advanced: int | None
-    behind: int | None = None
-    """Estimated lag at the end of the minute; `behind_by_pauses` of it is caused by rebalances."""
-    behind_by_pauses: int | None = None
+    lag: int | None = None
+    """Estimated lag at the end of the minute; `lag_from_rebalances` of it is caused by rebalances."""
+    lag_from_rebalances: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,59 +48,59 @@ class LagEstimate:
     """The largest estimated lag, and how much of it was caused by rebalances."""
 
     read_per_minute: int
-    most_behind: int
-    most_behind_ms: int
+    max_lag: int
+    max_lag_ms: int
     by_pauses: int | None
-    """The part of `most_behind` caused by rebalances; None if a rebalance does not stop all members."""
+    """The part of `max_lag` caused by rebalances; None if a rebalance does not stop all members."""
     stopped_ms: int
     """Total duration of the rebalances until then."""
 
 
-def minutes(history: GroupHistory, rounds: Sequence[RebalanceRound]) -> list[MinuteStats]:
+def minutes(history: GroupHistory, rebalances: Sequence[RecordedRebalance]) -> list[MinuteStats]:
     """Return the minutes with a rebalance, recorded progress or lag."""
     stopped: dict[int, int] = {}
     counts: dict[int, int] = {}
-    for round_ in rounds:
-        counts[round_.began_ms // MINUTE_MS] = counts.get(round_.began_ms // MINUTE_MS, 0) + 1
-        for minute in range(round_.began_ms // MINUTE_MS, round_.ended_ms // MINUTE_MS + 1):
+    for rebalance in rebalances:
+        counts[rebalance.began_ms // MINUTE_MS] = counts.get(rebalance.began_ms // MINUTE_MS, 0) + 1
+        for minute in range(rebalance.began_ms // MINUTE_MS, rebalance.ended_ms // MINUTE_MS + 1):
             begin, end = minute * MINUTE_MS, (minute + 1) * MINUTE_MS
-            stopped[minute] = stopped.get(minute, 0) + min(end, round_.ended_ms) - max(begin, round_.began_ms)
+            stopped[minute] = stopped.get(minute, 0) + min(end, rebalance.ended_ms) - max(begin, rebalance.began_ms)
     advanced: dict[int, int] = {}
     for row in history.of(EventKind.PROGRESS):
         minute = row.time_ms // MINUTE_MS
         advanced[minute] = advanced.get(minute, 0) + (row.detail_number("offsets_advanced") or 0)
     rate = _rate(advanced, stopped)
-    eager = bool(rounds) and rounds[-1].protocol == RebalanceMode.EAGER
+    eager = bool(rebalances) and rebalances[-1].protocol == RebalanceMode.EAGER
     lost = {minute: rate * ms for minute, ms in stopped.items()} if rate is not None else {}
-    behind = _behind(advanced, stopped, lost if eager else {}) if rate is not None else {}
+    lag = _estimate_lag(advanced, stopped, lost if eager else {}) if rate is not None else {}
     return [
         MinuteStats(
             began_ms=minute * MINUTE_MS,
             rebalances=counts.get(minute, 0),
             stopped_ms=stopped.get(minute, 0),
             offsets_advanced=advanced.get(minute),
-            behind=round(behind[minute][0]) if minute in behind else None,
-            behind_by_pauses=round(behind[minute][1]) if minute in behind and eager else None,
+            lag=round(lag[minute][0]) if minute in lag else None,
+            lag_from_rebalances=round(lag[minute][1]) if minute in lag and eager else None,
         )
-        for minute in sorted({*counts, *advanced, *(minute for minute in behind if behind[minute][0])})
+        for minute in sorted({*counts, *advanced, *(minute for minute in lag if lag[minute][0])})
     ]
 
 
 def lag_of(stats: Sequence[MinuteStats]) -> LagEstimate | None:
     """Return the largest lag of these minutes; None if it is unknown or the group had none."""
-    known = [minute for minute in stats if minute.behind is not None]
-    worst = max(known, key=lambda minute: minute.behind or 0, default=None)
+    known = [minute for minute in stats if minute.lag is not None]
+    worst = max(known, key=lambda minute: minute.lag or 0, default=None)
     undisturbed = [m.offsets_advanced for m in stats if m.offsets_advanced is not None and not m.stopped_ms]
-    if worst is None or not worst.behind or not undisturbed:
+    if worst is None or not worst.lag or not undisturbed:
         return None
     usual = median(undisturbed)
-    if worst.behind < _MIN_LAG * usual:
+    if worst.lag < _MIN_LAG * usual:
         return None
     return LagEstimate(
         read_per_minute=round(usual),
-        most_behind=worst.behind,
-        most_behind_ms=worst.began_ms + MINUTE_MS,
-        by_pauses=worst.behind_by_pauses,
+        max_lag=worst.lag,
+        max_lag_ms=worst.began_ms + MINUTE_MS,
+        by_pauses=worst.lag_from_rebalances,
         stopped_ms=sum(minute.stopped_ms for minute in stats if minute.began_ms <= worst.began_ms),
     )
 
@@ -111,7 +111,7 @@ def _rate(advanced: Mapping[int, int], stopped: Mapping[int, int]) -> float | No
     return median(undisturbed) / MINUTE_MS if undisturbed else None
 
 
-def _behind(
+def _estimate_lag(
     advanced: Mapping[int, int], stopped: Mapping[int, int], lost: Mapping[int, float]
 ) -> dict[int, tuple[float, float]]:
     """Return the lag at the end of each minute, and the part of it caused by rebalances."""

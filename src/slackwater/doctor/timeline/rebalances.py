@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
-from slackwater.doctor.events import signals
+from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import BROKER_SIDE, Row
 from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.timeline.client_timeline import NEAR_MS
@@ -25,12 +25,12 @@ EPISODE_GAP_MS: Final = MAX_POLL_INTERVAL_MS
 _STARTED: Final = EventKind.REBALANCE_STARTED
 _FORMED: Final = EventKind.GENERATION_FORMED
 _LOADED: Final = EventKind.GROUP_LOADED
-ROUNDS: Final = (_STARTED, _FORMED, EventKind.GROUP_EMPTIED, EventKind.GROUP_UNLOADED, _LOADED)
+START_AND_END_KINDS: Final = (_STARTED, _FORMED, EventKind.GROUP_EMPTIED, EventKind.GROUP_UNLOADED, _LOADED)
 """Kinds that start a rebalance or end all rebalances in progress."""
 _FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
 _UNKNOWN: Final = Trigger.UNKNOWN
-STORM: Final = 3
-"""Minimum number of rebalances of a storm."""
+MIN_STORM_REBALANCES: Final = 3
+"""An episode of recurring rebalances is a storm if it has at least this number."""
 
 
 class RebalanceMode(StrEnum):
@@ -52,7 +52,7 @@ class EpisodeKind(StrEnum):
     ISOLATED = "isolated"
 
 
-class RebalanceRound(NamedTuple):
+class RecordedRebalance(NamedTuple):
     """One rebalance: a generation and its trigger."""
 
     generation: int
@@ -89,17 +89,17 @@ class Episode:
     triggers: tuple[tuple[str, int], ...]
 
 
-def rebalances(history: GroupHistory) -> list[RebalanceRound]:
+def find_rebalances(history: GroupHistory) -> list[RecordedRebalance]:
     """Return one rebalance per generation, in order."""
     starts, ends = _starts(history), _ends(history)
     names = {interval.member: interval.name for interval in history.intervals}
     protocol, has_broker = _protocol(history), history.has_broker
-    rounds: list[RebalanceRound] = []
+    rebalances: list[RecordedRebalance] = []
     before: int | None = None
-    last: RebalanceRound | None = None
+    last: RecordedRebalance | None = None
     for number, formed_ms, members, row in history.generations:
         start, end = starts.get(number), ends.get(number)
-        last = RebalanceRound(
+        last = RecordedRebalance(
             number,
             formed_ms if start is None else start.time_ms,
             formed_ms if end is None or end.time_ms < formed_ms else end.time_ms,
@@ -112,33 +112,35 @@ def rebalances(history: GroupHistory) -> list[RebalanceRound]:
             start is not None and last is not None and _is_follow_up(last, start, before == members),
             (row if start is None else start).where,
         )
-        rounds.append(last)
+        rebalances.append(last)
         before = members
-    return rounds
+    return rebalances
 
 
-def episodes(rounds: Sequence[RebalanceRound], cause: str, recurring: bool, settled_ms: int) -> list[Episode]:
+def episodes(
+    rebalances: Sequence[RecordedRebalance], cause: str, recurring: bool, start_ended_ms: int
+) -> list[Episode]:
     """Combine rebalances that follow each other closely."""
-    runs: list[list[RebalanceRound]] = []
-    for round_ in rounds:
-        if runs and round_.began_ms - runs[-1][-1].ended_ms <= EPISODE_GAP_MS:
-            runs[-1].append(round_)
+    runs: list[list[RecordedRebalance]] = []
+    for rebalance in rebalances:
+        if runs and rebalance.began_ms - runs[-1][-1].ended_ms <= EPISODE_GAP_MS:
+            runs[-1].append(rebalance)
         else:
-            runs.append([round_])
-    return [_episode(run, cause, recurring, settled_ms) for run in runs]
+            runs.append([rebalance])
+    return [_episode(run, cause, recurring, start_ended_ms) for run in runs]
 
 
-def _episode(run: Sequence[RebalanceRound], cause: str, recurring: bool, settled_ms: int) -> Episode:
+def _episode(run: Sequence[RecordedRebalance], cause: str, recurring: bool, start_ended_ms: int) -> Episode:
     triggers: dict[str, int] = {}
     changes = stopped_ms = 0
-    for round_ in run:
-        trigger = round_.trigger
+    for rebalance in run:
+        trigger = rebalance.trigger
         if trigger is not None:
             triggers[trigger] = triggers.get(trigger, 0) + 1
-        changes += not round_.follow_up
-        stopped_ms += round_.ended_ms - round_.began_ms
+        changes += not rebalance.follow_up
+        stopped_ms += rebalance.ended_ms - rebalance.began_ms
     return Episode(
-        _kind(run, cause, recurring, settled_ms),
+        _kind(run, cause, recurring, start_ended_ms),
         run[0].began_ms,
         run[-1].ended_ms,
         len(run),
@@ -148,12 +150,12 @@ def _episode(run: Sequence[RebalanceRound], cause: str, recurring: bool, settled
     )
 
 
-def _kind(run: Sequence[RebalanceRound], cause: str, recurring: bool, settled_ms: int) -> EpisodeKind:
-    if run[-1].ended_ms <= settled_ms + NEAR_MS:
+def _kind(run: Sequence[RecordedRebalance], cause: str, recurring: bool, start_ended_ms: int) -> EpisodeKind:
+    if run[-1].ended_ms <= start_ended_ms + NEAR_MS:
         return EpisodeKind.START
     if cause == "autoscaler_flapping":
         return EpisodeKind.FLAPPING
-    if recurring and len(run) >= STORM:
+    if recurring and len(run) >= MIN_STORM_REBALANCES:
         return EpisodeKind.STORM
     if cause.endswith("rolling_restart") or cause.startswith("static_restart") or cause == "assignor_migration":
         return EpisodeKind.DEPLOY
@@ -164,7 +166,7 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
     """Return the row that started each rebalance: the first since the previous generation."""
     starts: dict[int, Row] = {}
     pending: Row | None = None
-    for row in history.of(*ROUNDS):
+    for row in history.of(*START_AND_END_KINDS):
         kind = row.kind
         if kind == _LOADED or row.source not in BROKER_SIDE:
             continue
@@ -188,7 +190,7 @@ def _ends(history: GroupHistory) -> dict[int, Row]:
     return ends
 
 
-def _is_follow_up(last: RebalanceRound, start: Row, same_size: bool) -> bool:
+def _is_follow_up(last: RecordedRebalance, start: Row, same_size: bool) -> bool:
     trigger = start.trigger
     if trigger == _FOLLOW_UP:
         return True
@@ -197,7 +199,7 @@ def _is_follow_up(last: RebalanceRound, start: Row, same_size: bool) -> bool:
 
 
 def _culprit(names: Mapping[str, str], start: Row) -> str | None:
-    for member in signals.members_named(start):
+    for member in row_predicates.members_named(start):
         if member in names:
             return names[member]
     return None

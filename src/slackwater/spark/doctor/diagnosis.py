@@ -1,7 +1,8 @@
-"""Event rows to verdicts: Spark brings the rows of each group together, and a worker judges it.
+"""Event rows to verdicts: Spark brings the rows of each group together, and a worker diagnoses it.
 
 Invariants:
-- A worker receives a bucket of groups (history/exchange.py) and judges them one by one, in time linear in their rows.
+- A worker receives a bucket of groups (history/buckets.py) and diagnoses one after another, in time linear in their
+  rows.
 - Rows that no rule reads, and those outside the selection, are dropped before they become Python objects.
 - The history of a cluster's brokers and topics concerns all its groups. It is small and goes to every worker.
 - A group of which only the loading or the commits are known was not active: it gets no verdict.
@@ -17,10 +18,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from slackwater.doctor.events.rows import Row, read_row
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.doctor.verdict import Verdict, judge
+from slackwater.doctor.verdict import Verdict, diagnose_group
 from slackwater.group.events import EventKind
 from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
 from slackwater.spark.doctor.history.lines import SHOWN_CHARACTERS
@@ -34,10 +35,10 @@ _UNUSED_KINDS: Final = (
     EventKind.COORDINATOR_FOUND,
     EventKind.OFFSETS_EXPIRED,
     EventKind.OFFSETS_DELETED,
-    FactKind.COORDINATOR_ELECTED,
-    FactKind.COORDINATOR_RESIGNED,
-    FactKind.COORDINATOR_LOADED,
-    FactKind.BROKER_SETTING,
+    OtherEventKind.COORDINATOR_ELECTED,
+    OtherEventKind.COORDINATOR_RESIGNED,
+    OtherEventKind.COORDINATOR_LOADED,
+    OtherEventKind.BROKER_SETTING,
 )
 """Kinds that no rule reads."""
 _REBALANCING: Final = "REBALANCE_IN_PROGRESS"
@@ -52,7 +53,7 @@ VERDICTS: Final = "verdicts binary"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The groups and the time span to judge."""
+    """The groups and the time span to diagnose."""
 
     groups: Collection[str] = ()
     """All groups if empty."""
@@ -65,19 +66,19 @@ class Selection:
 ALL: Final = Selection()
 
 
-def judge_groups(
+def diagnose_groups(
     bucketed: DataFrame, cluster_histories: dict[str, ClusterHistory], selection: Selection = ALL
 ) -> list[Verdict]:
     """Return the verdict on every selected group, ordered by cluster and name."""
-    judged = bucketed.groupBy("bucket").applyInArrow(_judge_bucket(cluster_histories, selection), VERDICTS)
-    verdicts: list[Verdict] = [verdict for row in judged.collect() for verdict in pickle.loads(bytes(row.verdicts))]
+    results = bucketed.groupBy("bucket").applyInArrow(_diagnose_bucket(cluster_histories, selection), VERDICTS)
+    verdicts: list[Verdict] = [verdict for row in results.collect() for verdict in pickle.loads(bytes(row.verdicts))]
     return sorted(verdicts, key=lambda verdict: (verdict.cluster, verdict.group))
 
 
-def _judge_bucket(
+def _diagnose_bucket(
     cluster_histories: dict[str, ClusterHistory], selection: Selection
 ) -> Callable[["pa.Table"], "pa.Table"]:
-    def judge_bucket(bucket: "pa.Table") -> "pa.Table":
+    def _diagnose_bucket(bucket: "pa.Table") -> "pa.Table":
         import pyarrow as pa
 
         from slackwater.spark.doctor.rows import to_rows
@@ -90,11 +91,11 @@ def _judge_bucket(
                 group_rows = list(islice(rows, count))
                 if any(row.kind not in _INACTIVE_KINDS for row in group_rows):
                     history = GroupHistory(group, group_rows, cluster_histories.get(cluster))
-                    verdicts.append(judge(history, cluster, with_timeline=selection.with_timeline))
+                    verdicts.append(diagnose_group(history, cluster, with_timeline=selection.with_timeline))
             # One pickle for all verdicts of a bucket: their common texts are written once.
             return pa.table({"verdicts": pa.array([pickle.dumps(verdicts)], pa.binary())})
 
-    return judge_bucket
+    return _diagnose_bucket
 
 
 def rows_by_group(bucket: "pa.Table", selection: Selection = ALL) -> tuple[list[tuple[str, str, int]], "pa.Table"]:

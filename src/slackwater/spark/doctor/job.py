@@ -25,7 +25,7 @@ from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.errors import UsageError
-from slackwater.spark.doctor.diagnosis import Selection, judge_groups, read_cluster_histories
+from slackwater.spark.doctor.diagnosis import Selection, diagnose_groups, read_cluster_histories
 from slackwater.spark.doctor.history.event_history import (
     EventHistory,
     HistorySource,
@@ -89,15 +89,15 @@ def _diagnose(spark: SparkSession, request: DiagnosisRequest) -> Diagnosis:
         tables += [bucket(rows, bucket_count(spark)) for rows in live]
         cluster_histories = _cluster_histories(history, request) if history is not None else {}
         selection = Selection(request.groups, request.since_ms, request.until_ms, request.with_timeline)
-        verdicts = judge_groups(reduce(DataFrame.unionByName, tables), cluster_histories, selection)
-        unread = _unread(history)
+        verdicts = diagnose_groups(reduce(DataFrame.unionByName, tables), cluster_histories, selection)
+        unrecognized = _unrecognized(history)
         if history is not None and not verdicts:
             events = [_select(history.events, request), *tables[1:]]
             if all(table.isEmpty() for table in events):
-                raise UsageError(_no_events(request, unread))
+                raise UsageError(_no_events(request, unrecognized))
         if request.clusters_dir is not None:
             verdicts = [replace(verdict, cluster=unquote(verdict.cluster)) for verdict in verdicts]
-        return Diagnosis(_with_lines(spark, request.paths, verdicts), unread)
+        return Diagnosis(_with_lines(spark, request.paths, verdicts), unrecognized)
     finally:
         if history is not None:
             history.close()
@@ -152,20 +152,20 @@ def _select(events: DataFrame, request: DiagnosisRequest) -> DataFrame:
     return events
 
 
-def _no_events(request: DiagnosisRequest, unread: Sequence[tuple[str, int, str]]) -> str:
+def _no_events(request: DiagnosisRequest, unrecognized: Sequence[tuple[str, int, str]]) -> str:
     where = ", ".join(request.paths)
     if request.groups or request.since_ms is not None or request.until_ms is not None:
         return f"{where} has no events of the requested groups and time span. Request more, or name other paths."
-    if unread:
-        file, lines, example = unread[0]
+    if unrecognized:
+        file, lines, example = unrecognized[0]
         return f"No line of {where} was understood. {file} has {lines} lines like Kafka's, for example: {example[:120]}"
     return f"{where} has no lines about consumer groups. Name a broker's server.log, clients' logs or dumped {OFFSETS}."
 
 
-def _unread(history: EventHistory | None) -> list[tuple[str, int, str]]:
-    if history is None or not history.has_unread:
+def _unrecognized(history: EventHistory | None) -> list[tuple[str, int, str]]:
+    if history is None or not history.has_unrecognized:
         return []
-    rows = history.unread.orderBy(F.desc("lines")).limit(20).collect()
+    rows = history.unrecognized.orderBy(F.desc("lines")).limit(20).collect()
     return [(_display_name(row.file), row.lines, row.examples[0]) for row in rows]
 
 

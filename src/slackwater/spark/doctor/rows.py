@@ -35,8 +35,12 @@ def to_rows(table: pa.Table) -> Iterator[Row]:
 
 
 def _batch_rows(table: pa.Table) -> Iterator[Row]:
-    details, places = _details(table)
-    columns: dict[str, Iterable[Any]] = {"detail": details, "place": places, "group": repeat("", table.num_rows)}
+    details, indexes = _details(table)
+    columns: dict[str, Iterable[Any]] = {
+        "detail": details,
+        "detail_index": indexes,
+        "group": repeat("", table.num_rows),
+    }
     for name in Row._fields:
         column = _COLUMN_OF_FIELD.get(name, name)
         if name not in columns:

@@ -91,12 +91,12 @@ class EventHistory:
         return events.withColumn("evidence", F.coalesce("evidence", F.expr("concat(file, ':', position)")))
 
     @property
-    def has_unread(self) -> bool:
+    def has_unrecognized(self) -> bool:
         """Whether lines were not understood; for records of `__consumer_offsets`, after they have been read."""
-        return self.summaries.has_any("unread") or self._undecodable.value > 0
+        return self.summaries.has_any("unrecognized") or self._undecodable.value > 0
 
     @property
-    def unread(self) -> DataFrame:
+    def unrecognized(self) -> DataFrame:
         """By cluster and file: the number of relevant lines that no template matches, and the first of them.
 
         Lines without a readable timestamp and records that cannot be decoded count, too.

@@ -8,7 +8,7 @@ Invariants:
   JSON that a library writes itself (kafkajs), records of `__consumer_offsets` and events of `__group_events` stay as
   they are. A text of several lines becomes several lines with one position.
 - The prefix that Kubernetes writes before each line (time, stream, `F` or `P`) is removed before a JSON object only.
-- A candidate line of more than MAX_LINE_LENGTH characters is not matched. It is counted and reported as unread.
+- A candidate line of more than MAX_LINE_LENGTH characters is not matched. It is counted and reported as unrecognized.
 """
 
 import json

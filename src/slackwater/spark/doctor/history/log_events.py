@@ -21,7 +21,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE, FLAG, LIST, LONG, TEXT, FactKind
+from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE, FLAG, LIST, LONG, TEXT, OtherEventKind
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.wording import CompiledTemplate, TemplateSet
 from slackwater.group.events import EventKind, EventSource
@@ -43,11 +43,11 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
 }
 """The Arrow types of the event table's Spark types."""
 EVENT_TYPES: Final[dict[str, str]] = COLUMNS | DETAIL | EVIDENCE
-UNREAD: Final = "unread"
+UNRECOGNIZED: Final = "unrecognized"
 _CLIENT_LOG: Final = EventSource.CLIENT_LOG.value
 _REASONS: Final = TemplateSet([REASONS])
 _REMOVED: Final = (EventKind.MEMBER_DROPPED, EventKind.MEMBER_UNSYNCED)
-_AT_START: Final = (FactKind.BROKER_SETTING, FactKind.BROKER_STARTED)
+_AT_START: Final = (OtherEventKind.BROKER_SETTING, OtherEventKind.BROKER_STARTED)
 _INTEGER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 _BRACKETS: Final = re.compile(r"^\w*[(\[{]+|[)\]}]+$", re.ASCII)
 _QUOTES: Final = re.compile("['\"]")
@@ -108,7 +108,7 @@ class LogReader:
             groups = list(zip(*(groups for _, _, groups in line_matches), strict=True))
             values = {slot: list(groups[number - 1]) for slot, number in template.groups.items()}
             columns |= _event_columns(template, values, lines, zone)
-        elif template != UNREAD:
+        elif template != UNRECOGNIZED:
             columns["template"] = [template] * len(lines)
         table = pa.table({name: _as_array(name, column) for name, column in columns.items() if _has_value(column)})
         if self.with_text or not is_complete(table).all():
@@ -140,7 +140,8 @@ class LogReader:
 def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str | None, ...]]:
     """Return the template that matches a line and the values of its groups.
 
-    In place of a template, a record or group event has its kind, an unread line UNREAD and an irrelevant line None.
+    Instead of a template, a record or group event has its kind, an unrecognized line UNRECOGNIZED and an irrelevant
+    line None.
     """
     if line.record_kind is not None:
         return line.record_kind, ()
@@ -148,11 +149,11 @@ def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str 
     if choice is None:
         return None, ()
     if line.is_too_long:
-        return UNREAD, ()
+        return UNRECOGNIZED, ()
     for template in choice.templates:
         if template.required in line.text and (match := template.match(line.text)):
             return (template if template.template.kind else None), match.groups()
-    return (UNREAD if any(word in line.text for word in choice.words) else None), ()
+    return (UNRECOGNIZED if any(word in line.text for word in choice.words) else None), ()
 
 
 def _shares_time(template: CompiledTemplate | str) -> bool:

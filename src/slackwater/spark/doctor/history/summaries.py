@@ -13,7 +13,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from pyspark.accumulators import AccumulatorParam
 
-from slackwater.doctor.events.table import CLUSTER_KINDS, TEXT, FactKind
+from slackwater.doctor.events.table import CLUSTER_KINDS, TEXT, OtherEventKind
 from slackwater.group.events import EventKind, EventSource
 from slackwater.spark.doctor.history.lines import GROUP_EVENT, RECORD
 from slackwater.spark.doctor.history.log_events import ARROW_TYPES, has_value, is_complete, is_one_of
@@ -112,7 +112,7 @@ def _contents(rows: pa.Table, by_client: NDArray[np.bool_]) -> dict[str, NDArray
     return {
         "incomplete": has_kind & ~is_complete(rows),
         "around": is_one_of(rows, "kind", CLUSTER_KINDS),
-        "unread": ~has_value(rows, "template") | (has_kind & ~has_value(rows, "time_ms")),
+        "unrecognized": ~has_value(rows, "template") | (has_kind & ~has_value(rows, "time_ms")),
         "records": is_one_of(rows, "template", (RECORD,)),
         "group_events": is_one_of(rows, "template", (GROUP_EVENT,)),
         "without_names": by_client & ~(has_group & has_value(rows, "client")),
@@ -137,7 +137,7 @@ def _names(values: pa.Array) -> set[str]:
 
 def _setting(rows: pa.Table, name: str) -> pa.Array:
     """Return the values of a client's setting, null in rows of anything else."""
-    which = is_one_of(rows, "kind", (FactKind.CLIENT_SETTING,)) & is_one_of(rows, "setting", (name,))
+    which = is_one_of(rows, "kind", (OtherEventKind.CLIENT_SETTING,)) & is_one_of(rows, "setting", (name,))
     return pc.if_else(pa.array(which & ~is_one_of(rows, "value", ("null",))), _text(rows, "value"), None)
 
 

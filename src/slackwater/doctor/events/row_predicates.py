@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from slackwater.doctor.events.rows import BROKER_SIDE, CLIENT_SIDE, Row
-from slackwater.doctor.events.table import FactKind
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind, GroupState
 
 CONSUMER: Final = "consumer"
@@ -20,8 +20,8 @@ DELETED: Final = "deleted"
 GREW: Final = "grew"
 
 _UUID22: Final = re.compile(r"^[A-Za-z0-9_+/-]{22}$")
-_MADE: Final = re.compile(r"-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
-_MADE_LETTERS: Final = 37
+_GENERATED_SUFFIX: Final = re.compile(r"-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
+_GENERATED_SUFFIX_LENGTH: Final = 37
 """The suffix that the coordinator appends to make a member id, and its length."""
 _NO_MEMBER: Final = (
     "UNKNOWN_MEMBER_ID",
@@ -50,10 +50,10 @@ _OFFERED_AS: Final = {
 _JAVA_NODE: Final = re.compile(r"\(id: (\d+) ")
 _NODE_ID: Final = re.compile(r"nodeId=(\d+)|^(\d+)$|/(\d+)$|#(\d+)|node (\d+)")
 _TOPIC_KINDS: Final[dict[str, str]] = {
-    FactKind.TOPIC_CREATED: CREATED,
-    FactKind.PARTITION_CREATED: CREATED,
-    FactKind.TOPIC_DELETED: DELETED,
-    FactKind.PARTITION_DELETED: DELETED,
+    OtherEventKind.TOPIC_CREATED: CREATED,
+    OtherEventKind.PARTITION_CREATED: CREATED,
+    OtherEventKind.TOPIC_DELETED: DELETED,
+    OtherEventKind.PARTITION_DELETED: DELETED,
 }
 
 
@@ -69,10 +69,10 @@ _REQUESTED: Final = EventKind.JOIN_REQUESTED
 _EMPTY: Final = GroupState.EMPTY
 _OVERRUN: Final = EventKind.POLL_OVERRUN
 _SESSION_LOST: Final = EventKind.SESSION_LOST
-_CONVERTED: Final = FactKind.GROUP_CONVERTED
-_CLIENT_STARTED: Final = FactKind.CLIENT_STARTED
-_CLIENT_CLOSED: Final = FactKind.CLIENT_CLOSED
-_SUBSCRIBED: Final = FactKind.CLIENT_SUBSCRIBED
+_CONVERTED: Final = OtherEventKind.GROUP_CONVERTED
+_CLIENT_STARTED: Final = OtherEventKind.CLIENT_STARTED
+_CLIENT_CLOSED: Final = OtherEventKind.CLIENT_CLOSED
+_SUBSCRIBED: Final = OtherEventKind.CLIENT_SUBSCRIBED
 _NUMBERED: Final = frozenset({_FORMED, _RECORDED})
 _ARRIVING: Final = frozenset({_ISSUED, _JOINED})
 _JOINING: Final = frozenset({_REQUESTED, _JOINED})
@@ -93,8 +93,8 @@ def is_close_reason(text: str) -> bool:
 
 def member_id_prefix(member: str) -> str:
     """Return the prefix of a member id: the instance id of a static member, the client id of a dynamic one."""
-    prefix = len(member) - _MADE_LETTERS
-    return member[:prefix] if prefix > 0 and _MADE.match(member, prefix) else member
+    prefix = len(member) - _GENERATED_SUFFIX_LENGTH
+    return member[:prefix] if prefix > 0 and _GENERATED_SUFFIX.match(member, prefix) else member
 
 
 def is_uuid(member: str) -> bool:
@@ -231,7 +231,7 @@ def is_timed_out(row: Row) -> bool:
 
 def is_failure(row: Row) -> bool:
     """The process ended with an error."""
-    return row.kind == FactKind.CLIENT_FAILED
+    return row.kind == OtherEventKind.CLIENT_FAILED
 
 
 def is_join_refused(row: Row) -> bool:
@@ -242,7 +242,7 @@ def is_join_refused(row: Row) -> bool:
 def is_inconsistent(row: Row) -> bool:
     """A join failed because the members share no assignor (or protocol type), or the client raised that error."""
     is_client_report = row.is_from_client and row.kind == EventKind.REBALANCE_FAILED
-    if not is_client_report and row.kind not in (EventKind.JOIN_REFUSED, FactKind.CLIENT_FAILED):
+    if not is_client_report and row.kind not in (EventKind.JOIN_REFUSED, OtherEventKind.CLIENT_FAILED):
         return False
     text = f"{row.detail_text('error')} {row.detail_text('why')}"
     return any(words in text for words in _INCONSISTENT)
@@ -270,12 +270,12 @@ def is_rejoin(row: Row) -> bool:
 
 def is_broker_stop(row: Row) -> bool:
     """A broker started to shut down."""
-    return row.kind == FactKind.BROKER_STOPPING
+    return row.kind == OtherEventKind.BROKER_STOPPING
 
 
 def is_broker_start(row: Row) -> bool:
     """A broker finished its start."""
-    return row.kind == FactKind.BROKER_STARTED
+    return row.kind == OtherEventKind.BROKER_STARTED
 
 
 def node(row: Row) -> str:
