@@ -1,9 +1,9 @@
-"""Kafka's jars, and the Java programs of `interop/java` that are compiled against them and asked by tests.
+"""Kafka's jars, and the Java programs of `interop/java` that tests compile against them and run.
 
-Rules kept here
-- A program is compiled once for each version of its source, whoever needs it first: into a directory of its own that
-  is then renamed, so that two workers of pytest-xdist may do it at the same time.
-- Where the jars are missing, the tests that need them are left out; under CI=true they fail.
+Invariants:
+- A program is compiled once for each version of its source, into a temporary directory that is then renamed, so that
+  two pytest-xdist workers may compile it at the same time.
+- Without the jars, the tests that need them are skipped; with CI=true they fail.
 """
 
 import hashlib
@@ -20,21 +20,21 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = ROOT / "interop" / "java"
 CACHE: Final = ROOT / ".cache" / "java"
-NO_JARS: Final = "Kafka's jars are not here; fetch them: make jars"
+NO_JARS: Final = "Kafka's jars are missing; run `make jars`."
 
 
 def jars() -> Path:
-    """Where Kafka's jars are, or would be."""
+    """Return the directory of Kafka's jars, which may not exist."""
     return Path(os.environ.get("SLACKWATER_JARS", ROOT / ".jars" / "kafka-4.3.1"))
 
 
 def have_jars() -> bool:
-    """Whether Kafka's client is there."""
+    """Return whether Kafka's client jar exists."""
     return any(jars().glob("kafka-clients-*.jar"))
 
 
 def require_jars() -> None:
-    """Skip the test if Kafka's jars are not there."""
+    """Skip the test if Kafka's jars are missing."""
     if not have_jars():
         pytest.skip(NO_JARS)
 
@@ -59,7 +59,7 @@ def compiled(program: str) -> Path:
         subprocess.run(["javac", "-d", str(work), "-cp", f"{jars()}/*", str(source)], check=True)
         try:
             work.rename(classes)
-        except OSError:  # somebody else was quicker, and has the same
+        except OSError:  # another worker was faster and has the same classes
             shutil.rmtree(work)
             assert (classes / f"{program}.class").exists()
     return classes

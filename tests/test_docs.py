@@ -81,7 +81,7 @@ def cluster() -> Iterator[dict[str, str]]:
 
 
 def _start_and_stop(command: list[str], directory: Path) -> None:
-    """A command that runs until it is told to stop."""
+    """A command that runs until it is stopped."""
     with subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -19,6 +19,8 @@ from tests.client.helpers import consumer, fill, numbers, poll_until, read
 from tests.waiting import wait_until
 
 HEARTBEATS = 3
+MIN_HEARTBEATS_WHILE_COMPILING = 5
+"""A compilation takes more than a second, and the interval is 100 ms. With the lock held there would be one or two."""
 DEADLINE_S = 20.0
 FIRST_COMPILATION = """
 import json, sys, time
@@ -96,7 +98,7 @@ def test_heartbeats_continue_during_numba_compilation(kafka: Kafka, tmp_path: Pa
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
     counts = json.loads(run.stdout)
-    assert counts["heartbeats"] >= counts["expected"] / 2, counts
+    assert counts["heartbeats"] >= min(MIN_HEARTBEATS_WHILE_COMPILING, counts["expected"] / 2), counts
 
 
 def test_seek_during_decoding_discards_records(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:

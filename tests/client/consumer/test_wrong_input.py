@@ -16,6 +16,7 @@ from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from tests.client.clusters import ClusterUnderTest
 from tests.client.helpers import QUICK, TIMEOUT_S, consumer, fill, numbers, poll_until, read, wait_for
+from tests.waiting import wait_until
 
 P0 = TopicPartition("t", 0)  # for clients without a cluster
 
@@ -95,11 +96,15 @@ def test_non_kafka_port_fails_to_connect(caplog: pytest.LogCaptureFixture) -> No
         thread = threading.Thread(target=respond)
         thread.start()
         client = Consumer(QUICK | {"bootstrap.servers": address, "default.api.timeout.ms": 300})
-        with pytest.raises(ClientTimeoutError):
-            client.partitions_for("t")
+
+        def call_times_out_and_is_logged() -> bool:
+            with pytest.raises(ClientTimeoutError):
+                client.partitions_for("t")
+            return "could not be established" in caplog.text
+
+        wait_until(call_times_out_and_is_logged, lambda: caplog.text, TIMEOUT_S)
         client.close()
         thread.join()
-    assert "could not be established" in caplog.text
 
 
 # --- topics and records -----------------------------------------------------------------------------------------------

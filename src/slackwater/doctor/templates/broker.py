@@ -254,7 +254,7 @@ _CLASSIC_GROUPS: Final = (
         {"why": "failed to join before the rebalance timeout"},
     ),
     Template(
-        "leader failed and nobody joined",
+        "leader failed and no member joined",
         "2.3+",
         "failed to join before",
         "Group leader [<*>: <old_leader>, <*>] failed to join before [[the ]]rebalance timeout[[,]] and the group "
