@@ -56,6 +56,6 @@ def wait_for_end_of_children(tmp_path: Path, demo: int) -> None:
     wait_until(lambda: not demo_children(tmp_path, demo), lambda: demo_children(tmp_path, demo), DEADLINE_S)
 
 
-def chapters(out: str) -> list[str]:
-    """The titles of the chapters in the demo's output."""
+def steps(out: str) -> list[str]:
+    """The titles of the steps in the demo's output."""
     return re.findall(r"^\d of \d  ([A-Z][a-z -]+):", out, re.MULTILINE)

@@ -24,7 +24,7 @@ from slackwater.cli.demo.processes import CleanupProcess, kill_sessions
 from slackwater.cli.demo.read_counts import ReadCounts, offset_ranges
 from slackwater.cli.demo.screen import Screen
 from slackwater.cli.demo.spark_scenario import DeployResult
-from tests.cli.demo_process import DEADLINE_S, chapters, demo_children, demo_process, wait_for_end_of_children
+from tests.cli.demo_process import DEADLINE_S, demo_children, demo_process, steps, wait_for_end_of_children
 from tests.waiting import wait_until
 
 
@@ -43,7 +43,7 @@ def test_plain_demo_reads_every_record(tmp_path: Path) -> None:
     with demo_process(tmp_path, "--no-spark") as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 0, out
-    assert chapters(out) == ["Join", "Scale-out", "Static restart", "Kill", "Cooperative"]
+    assert steps(out) == ["Join", "Scale-out", "Static restart", "Kill", "Cooperative"]
     summary = out[out.index("Summary") :]
     for row in (r"Join +\d +member_join", r"Static restart +0 +– +same generation", r"Kill +1 +session_timeout"):
         assert re.search(row, summary), summary
@@ -115,21 +115,21 @@ def test_static_rebalances_of_a_deploy_are_explained() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 50)], ids=["80x24", "120x50"])
-def test_picture_fits_the_terminal(size: tuple[int, int]) -> None:
+def test_screen_fits_the_terminal(size: tuple[int, int]) -> None:
     width, height = size
     with Broker() as broker:
         broker.create_topic("orders", 6)
         monitor = GroupMonitor(broker)
         console = Console(width=width, height=height, force_terminal=True, file=StringIO())
         screen = Screen(console, monitor, StubPool(), 6, "one broker, Spark applications, one group")
-        screen.chapter("3 of 7  Rolling deploy", "A text of a chapter. " * 8)
+        screen.start_step("3 of 7  Rolling deploy", "A text of a step. " * 8)
         screen.show_group("orders", "orders")
         screen.show_group("orders-static", "orders")
         for number in range(40):
             screen.note(f"note {number} " + "with a long text " * 12)
         screen.waiting_for("group orders with 3 members")
         with console.capture() as capture:
-            console.print(screen.picture())
+            console.print(screen.render())
     lines = capture.get().splitlines()
     assert len(lines) < height
     assert max(cell_len(Text.from_ansi(line).plain) for line in lines) <= width

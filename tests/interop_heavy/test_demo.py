@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from slackwater.cli.demo import REPORT
-from tests.cli.demo_process import chapters, demo_process
+from tests.cli.demo_process import demo_process, steps
 
 DEADLINE_S = 900.0
 
@@ -13,7 +13,7 @@ def test_fast_demo_diagnoses_and_fixes_the_storm(tmp_path: Path) -> None:
     with demo_process(tmp_path, "--fast") as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)
     assert demo.returncode == 0, out
-    assert chapters(out) == ["Share", "Scale-out", "Kill", "Storm", "Doctor", "Fix"]
+    assert steps(out) == ["Share", "Scale-out", "Kill", "Storm", "Doctor", "Fix"]
     summary = out[out.index("Summary") :]
     records = re.search(r"Records: ([\d,]+) produced, ([\d,]+) read, 0 missing", summary)
     assert records is not None, summary

@@ -174,7 +174,7 @@ def test_browser_draws_a_timeline_for_every_member(tmp_path: Path) -> None:
     drawn = result.stdout
     assert drawn.count('class="span member"') == 2
     assert 'class="name culprit"' in drawn
-    assert drawn.count('class="round slow"') == 12
+    assert drawn.count('class="rebalance slow"') == 12
     assert 'class="episode storm"' in drawn
     assert drawn.count('class="frequency"') == 1
-    assert 'class="lag-rounds"' in drawn
+    assert 'class="lag-from-rebalances"' in drawn

@@ -301,7 +301,7 @@ def _timeline(verdict: Verdict) -> dict[str, Any]:
             }
             for rebalance in verdict.recorded_rebalances
         ],
-        "lanes": [_lane(timeline) for timeline in verdict.member_timelines],
+        "timelines": [_timeline_data(timeline) for timeline in verdict.member_timelines],
         "frequency": [[minute.began_ms, minute.began_ms + MINUTE_MS, minute.rebalances] for minute in verdict.minutes],
         "lag": _curve(verdict.minutes),
     }
@@ -328,7 +328,7 @@ def _rebalance_title(rebalance: RecordedRebalance) -> str:
     )
 
 
-def _lane(timeline: MemberTimeline) -> dict[str, Any]:
+def _timeline_data(timeline: MemberTimeline) -> dict[str, Any]:
     return {
         "name": timeline.name,
         "note": timeline.host,

@@ -1,10 +1,10 @@
-/* A group's history on one time axis: a lane per member, generations, triggers, episodes.
+/* A group's history on one time axis: a row per member, generations, triggers, episodes.
  *
  * timeline(element, data) draws into the element and redraws on zoom. Times are milliseconds since 1970.
  *   data.from_ms, data.to_ms
  *   data.episodes    [{from_ms, to_ms, kind, title}]
  *   data.rebalances  [{from_ms, to_ms, generation, trigger, culprit, failed, title}]
- *   data.lanes       [{name, note, culprit, spans: [{from_ms, to_ms, kind, title}], marks: [{time_ms, kind, title}]}]
+ *   data.timelines   [{name, note, culprit, spans: [{from_ms, to_ms, kind, title}], marks: [{time_ms, kind, title}]}]
  *   data.frequency   [[from_ms, to_ms, rebalances]]                 optional
  *   data.lag         [[time_ms, records, of them by rebalances]]    optional
  * Wheel zooms at the pointer, dragging moves, a double click shows everything again; + - 0 and the arrow keys do the same.
@@ -22,12 +22,12 @@ const TRIGGER_HUES = {
 
 function timeline(element, data) {
   const NS = "http://www.w3.org/2000/svg";
-  const RIGHT = 16, LANE = 24, AXIS = 26, BAND = 20, GENERATIONS = 22;
+  const RIGHT = 16, ROW = 24, AXIS = 26, BAND = 20, GENERATIONS = 22;
   const minutes = (data.frequency || []).filter(minute => minute[2] > 0);
   const hasLag = data.lag && data.lag.length > 1;
   const FREQUENCY = minutes.length ? 40 : 0, LAG = hasLag ? 84 : 0;
   const top = AXIS + (data.episodes.length ? BAND : 0) + GENERATIONS;
-  const height = top + Math.max(1, data.lanes.length) * LANE + FREQUENCY + LAG + 10;
+  const height = top + Math.max(1, data.timelines.length) * ROW + FREQUENCY + LAG + 10;
   const fullRange = [data.from_ms, Math.max(data.to_ms, data.from_ms + 1000)];
   let [from, to] = fullRange;
   let LEFT = 190;
@@ -103,7 +103,7 @@ function timeline(element, data) {
     let last = -1e9;
     for (const rebalance of data.rebalances.filter(isVisible)) {
       const hue = TRIGGER_HUES[rebalance.trigger] || "other";
-      svg.append(bar(rebalance, y + 14, height - y - 24, { class: "round " + hue + (rebalance.failed ? " failed" : ""), rx: 0 }));
+      svg.append(bar(rebalance, y + 14, height - y - 24, { class: "rebalance " + hue + (rebalance.failed ? " failed" : ""), rx: 0 }));
       const at = x(clamp(rebalance.from_ms));
       if (at - last > 26) {
         svg.append(withTitle(node("text", { x: at, y: y + 10, class: "generation " + hue }, String(rebalance.generation ?? "·")), rebalance.title));
@@ -111,17 +111,17 @@ function timeline(element, data) {
       }
     }
     svg.append(node("text", { x: LEFT - 12, y: y + 10, class: "name faint" }, "generation"));
-    data.lanes.forEach((lane, index) => {
-      const middle = top + index * LANE + LANE / 2;
-      svg.append(node("line", { x1: LEFT, x2: width() - RIGHT, y1: middle, y2: middle, class: "lane" }));
-      const name = lane.name.length > letters ? "…" + lane.name.slice(1 - letters) : lane.name;
-      svg.append(withTitle(node("text", { x: LEFT - 12, y: middle + 4, class: "name" + (lane.culprit ? " culprit" : "") }, name),
-        lane.note ? lane.name + "\n" + lane.note : lane.name));
-      for (const span of lane.spans.filter(isVisible)) svg.append(bar(span, middle - 5, 10, { class: "span " + span.kind }));
-      for (const mark of lane.marks) if (mark.time_ms >= from && mark.time_ms <= to)
+    data.timelines.forEach((member, index) => {
+      const middle = top + index * ROW + ROW / 2;
+      svg.append(node("line", { x1: LEFT, x2: width() - RIGHT, y1: middle, y2: middle, class: "row-line" }));
+      const name = member.name.length > letters ? "…" + member.name.slice(1 - letters) : member.name;
+      svg.append(withTitle(node("text", { x: LEFT - 12, y: middle + 4, class: "name" + (member.culprit ? " culprit" : "") }, name),
+        member.note ? member.name + "\n" + member.note : member.name));
+      for (const span of member.spans.filter(isVisible)) svg.append(bar(span, middle - 5, 10, { class: "span " + span.kind }));
+      for (const mark of member.marks) if (mark.time_ms >= from && mark.time_ms <= to)
         svg.append(withTitle(node("circle", { cx: x(mark.time_ms), cy: middle, r: 4.5, class: "mark " + mark.kind }), mark.title));
     });
-    const below = top + Math.max(1, data.lanes.length) * LANE + 8;
+    const below = top + Math.max(1, data.timelines.length) * ROW + 8;
     if (FREQUENCY) frequency(below);
     if (hasLag) lag(below + FREQUENCY);
   }
@@ -145,14 +145,14 @@ function timeline(element, data) {
     const id = "clip" + Math.random().toString(36).slice(2), clip = { "clip-path": `url(#${id})` };
     svg.append(node("clipPath", { id }, node("rect", { x: LEFT, y, width: width() - LEFT - RIGHT, height: LAG })));
     svg.append(node("line", { x1: LEFT, x2: width() - RIGHT, y1: floor, y2: floor, class: "floor" }));
-    svg.append(node("path", { d: area(1), class: "lag-all", ...clip }), node("path", { d: area(2), class: "lag-rounds", ...clip }));
+    svg.append(node("path", { d: area(1), class: "lag-all", ...clip }), node("path", { d: area(2), class: "lag-from-rebalances", ...clip }));
     svg.append(node("path", { d: line(1), class: "lag", ...clip }));
     for (let i = 1; i < data.lag.length; i++) {
-      const [to_ms, all, rounds] = data.lag[i], span = { from_ms: data.lag[i - 1][0], to_ms };
-      const title = `${clock(to_ms, 6e4)}: ${all.toLocaleString("en")} records of lag, ${rounds.toLocaleString("en")} of them caused by rebalances`;
+      const [to_ms, all, fromRebalances] = data.lag[i], span = { from_ms: data.lag[i - 1][0], to_ms };
+      const title = `${clock(to_ms, 6e4)}: ${all.toLocaleString("en")} records of lag, ${fromRebalances.toLocaleString("en")} of them caused by rebalances`;
       if (isVisible(span)) svg.append(bar({ ...span, title }, y, LAG - 10, { class: "lag-hover", rx: 0 }));
     }
-    svg.append(node("text", { x: LEFT - 12, y: y + LAG / 2, class: "name faint" }, "behind, up to " + max.toLocaleString("en")));
+    svg.append(node("text", { x: LEFT - 12, y: y + LAG / 2, class: "name faint" }, "lag, up to " + max.toLocaleString("en")));
     svg.append(node("text", { x: LEFT - 12, y: y + LAG / 2 + 14, class: "name lag-key" }, "because of rebalances"));
   }
 

@@ -39,7 +39,7 @@ def demo(
     Takes about two minutes after Spark has started (--fast: 90 seconds in all, --no-spark: 30 seconds). Everything runs
     on this machine.
     """
-    from slackwater.cli.demo.environment import run_plain, run_spark
+    from slackwater.cli.demo.environment import run_spark, run_stock_clients
 
     path = (report if report is not None else Path(tempfile.gettempdir()) / REPORT).resolve()
     if not path.parent.is_dir():
@@ -47,7 +47,7 @@ def demo(
     _require(["psutil"], "demo")
     if no_spark:
         _require(_STOCK_CLIENTS, "demo")
-        run_plain(path)
+        run_stock_clients(path)
         return
     _require(_SPARK_PACKAGES, "spark")
     _require_java()

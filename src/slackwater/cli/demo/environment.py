@@ -16,12 +16,12 @@ from rich.console import Console
 from slackwater.broker.embedded import EmbeddedBroker
 from slackwater.cli.demo.groups import GroupMonitor
 from slackwater.cli.demo.processes import CleanupProcess, ProcessPool
-from slackwater.cli.demo.screen import ChapterResult, Screen, summary
+from slackwater.cli.demo.screen import Screen, StepResult, summary
 from slackwater.group.errors import UsageError
 from slackwater.group.events import EventKind, GroupEvent
 
-Chapter = tuple[str, str, Callable[[], str]]
-"""Title, text, and the function that runs the chapter and returns its result."""
+Step = tuple[str, str, Callable[[], str]]
+"""Title, text, and the function that runs the step and returns its result."""
 
 
 @dataclass(slots=True)
@@ -29,22 +29,22 @@ class DemoEnvironment:
     """The parts that a scenario uses."""
 
     console: Console
-    home: Path
+    directory: Path
     broker: EmbeddedBroker
     pool: ProcessPool
     monitor: GroupMonitor
     screen: Screen
-    results: list[ChapterResult] = field(default_factory=list)
+    results: list[StepResult] = field(default_factory=list)
     restarts: dict[str, int] = field(default_factory=dict)
     """Restarted queries of each application that the screen has shown."""
 
-    def run_chapters(self, chapters: list[Chapter], groups: list[str], pause_s: float) -> None:
-        """Run the chapters; the summary counts the rebalances of these groups."""
-        for number, (title, text, chapter) in enumerate(chapters, start=1):
-            self.screen.chapter(f"{number} of {len(chapters)}  {title}", text)
+    def run_steps(self, steps: list[Step], groups: list[str], pause_s: float) -> None:
+        """Run the steps; the summary counts the rebalances of these groups."""
+        for number, (title, text, step) in enumerate(steps, start=1):
+            self.screen.start_step(f"{number} of {len(steps)}  {title}", text)
             since = len(self.monitor.events)
-            result = chapter()
-            self.results.append(ChapterResult(title, self._rebalances(groups, since), result))
+            result = step()
+            self.results.append(StepResult(title, self._rebalances(groups, since), result))
             self.monitor.pause(pause_s)
 
     def _rebalances(self, groups: list[str], since: int) -> list[GroupEvent]:
@@ -91,17 +91,17 @@ def open_environment(
 ) -> Iterator[DemoEnvironment]:
     """Start a broker with these topics; at the end, stop everything and remove the directory."""
     logging.getLogger("slackwater").setLevel(logging.CRITICAL)
-    home = Path(tempfile.mkdtemp(prefix="slackwater-demo-"))
-    cleanup = CleanupProcess(home)
+    directory = Path(tempfile.mkdtemp(prefix="slackwater-demo-"))
+    cleanup = CleanupProcess(directory)
     console = Console()
     try:
-        with EmbeddedBroker(data=home / "broker", settings=dict(settings)) as broker:
+        with EmbeddedBroker(data=directory / "broker", settings=dict(settings)) as broker:
             for topic in topics:
                 broker.create_topic(topic, partitions)
-            pool, monitor = ProcessPool(broker.bootstrap_servers, home, cleanup), GroupMonitor(broker)
+            pool, monitor = ProcessPool(broker.bootstrap_servers, directory, cleanup), GroupMonitor(broker)
             try:
                 with Screen(console, monitor, pool, partitions, title) as screen:
-                    environment = DemoEnvironment(console, home, broker, pool, monitor, screen)
+                    environment = DemoEnvironment(console, directory, broker, pool, monitor, screen)
                     yield environment
                 console.print(summary(environment.results))
             finally:
@@ -110,16 +110,16 @@ def open_environment(
         cleanup.finish()
 
 
-def run_plain(report: Path) -> None:
+def run_stock_clients(report: Path) -> None:
     """The demo with stock clients."""
-    from slackwater.cli.demo.plain_scenario import PARTITIONS, SETTINGS, TOPICS, PlainScenario
+    from slackwater.cli.demo.stock_clients_scenario import PARTITIONS, SETTINGS, TOPICS, StockClientsScenario
 
     started = time.monotonic()
     title = "one broker, stock clients, two groups"
     with open_environment(SETTINGS, list(TOPICS), PARTITIONS, title) as environment:
-        scenario = PlainScenario(environment, report)
+        scenario = StockClientsScenario(environment, report)
         scenario.run()
-    _print_lines([*scenario.closing, f"{time.monotonic() - started:.0f} seconds. Nothing is left running."])
+    _print_lines([*scenario.summary_lines, f"{time.monotonic() - started:.0f} seconds. Nothing is left running."])
 
 
 def run_spark(report: Path, *, fast: bool) -> None:
@@ -134,7 +134,7 @@ def run_spark(report: Path, *, fast: bool) -> None:
         ready = time.monotonic()
         scenario.run()
     seconds = f"{time.monotonic() - ready:.0f} seconds after {ready - started:.0f} of set-up"
-    _print_lines([*scenario.closing, f"{seconds}. Nothing is left running."])
+    _print_lines([*scenario.summary_lines, f"{seconds}. Nothing is left running."])
 
 
 def _print_lines(lines: list[str]) -> None:

@@ -67,11 +67,11 @@ class ChildProcess:
 
 
 class ProcessPool:
-    """All children of a demo; their files are below `home`."""
+    """All children of a demo; their files are in `directory`."""
 
-    def __init__(self, bootstrap: str, home: Path, cleanup: "CleanupProcess") -> None:
+    def __init__(self, bootstrap: str, directory: Path, cleanup: "CleanupProcess") -> None:
         self._bootstrap = bootstrap
-        self._home = home
+        self._directory = directory
         self._cleanup = cleanup
         self._children: dict[str, ChildProcess] = {}
         self._ended: list[ChildProcess] = []
@@ -116,11 +116,11 @@ class ProcessPool:
         self._children[name] = self._start(name, client, group, "clients", lambda _directory: json.dumps(config))
 
     def prepare_spark(self, name: str) -> ChildProcess:
-        """Start a Spark application. It has no name in the pool before `adopt`."""
+        """Start a Spark application. It has no name in the pool before `register`."""
         return self._start(name, SPARK, "", "spark_application", str)
 
-    def adopt(self, child: ChildProcess) -> None:
-        """Give a prepared child its name in the pool."""
+    def register(self, child: ChildProcess) -> None:
+        """Register a prepared child under its name."""
         assert child.name not in self._children, f"{child.name} is still running"
         self._children[child.name] = child
 
@@ -168,7 +168,7 @@ class ProcessPool:
 
     def _start(self, name: str, client: str, group: str, module: str, argument: Callable[[Path], str]) -> ChildProcess:
         self._started += 1
-        directory = self._home / f"{self._started}-{name}"
+        directory = self._directory / f"{self._started}-{name}"
         directory.mkdir()
         environment = os.environ | {
             "PYTHONWARNINGS": "ignore",

@@ -1,6 +1,6 @@
-"""The demo's screen: the chapter, the groups, recent events; and the summary at the end.
+"""The demo's screen: the step, the groups, recent events; and the summary at the end.
 
-On a terminal one picture is redrawn, which fits the terminal (80 × 24 and larger). Elsewhere chapters, notes and events
+On a terminal one screen is redrawn; it fits the terminal (80 × 24 and larger). Elsewhere steps, notes and events
 are printed as plain lines. A partition has the colour of its owner.
 """
 
@@ -59,7 +59,7 @@ class RecordCounts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ChapterResult:
+class StepResult:
     """A row of the summary."""
 
     title: str
@@ -68,7 +68,7 @@ class ChapterResult:
 
 
 class Screen:
-    """The picture on the terminal, or the lines where there is none."""
+    """The screen on a terminal; elsewhere, plain lines."""
 
     def __init__(
         self, console: Console, monitor: GroupMonitor, counts: RecordCounts, partitions: int, title: str
@@ -79,7 +79,7 @@ class Screen:
         self._partitions = partitions
         self._title = title
         self._started = time.time()
-        self._chapter = ""
+        self._step = ""
         self._text = ""
         self._notes: list[str] = []
         self._groups: dict[str, str] = {}
@@ -93,7 +93,7 @@ class Screen:
 
     def __enter__(self) -> "Screen":
         if self._console.is_terminal:
-            self._live = Live(self.picture(), console=self._console, auto_refresh=False)
+            self._live = Live(self.render(), console=self._console, auto_refresh=False)
             self._live.start()
         self._thread.start()
         return self
@@ -105,13 +105,13 @@ class Screen:
         if self._live is not None:
             self._live.stop()
 
-    def chapter(self, heading: str, text: str) -> None:
-        """Begin a chapter."""
-        self._chapter, self._text, self._notes = heading, text, []
+    def start_step(self, heading: str, text: str) -> None:
+        """Start a step."""
+        self._step, self._text, self._notes = heading, text, []
         self._print_line(f"\n{heading}: {' '.join(text.split())}")
 
     def note(self, text: str) -> None:
-        """Add a note to this chapter."""
+        """Add a note to this step."""
         self._notes.append(text)
         self._print_line(f"  {text}")
 
@@ -138,7 +138,7 @@ class Screen:
 
     def _show(self) -> None:
         if self._live is not None:
-            self._live.update(self.picture(), refresh=True)
+            self._live.update(self.render(), refresh=True)
             return
         events = self._monitor.shown_events()
         for event in events[self._printed_events :]:
@@ -155,11 +155,11 @@ class Screen:
             return None
         return self._waiting[0]
 
-    def picture(self) -> RenderableType:
-        """The current picture, cut to the size of the terminal."""
+    def render(self) -> RenderableType:
+        """Return the current screen, cut to the size of the terminal."""
         width = min(self._console.width, MAX_WIDTH)
         rows = self._console.height - 4  # the panel's border, the line below it, and the line above the events
-        head = [Text(self._chapter, style="bold"), *(Text(line, style="dim") for line in self._wrap(self._text, width))]
+        head = [Text(self._step, style="bold"), *(Text(line, style="dim") for line in self._wrap(self._text, width))]
         shown = dict(self._groups)  # the main thread may change it meanwhile
         groups = [
             line for group_id, topic in shown.items() for line in self._group(self._monitor.group(group_id), topic)
@@ -226,15 +226,15 @@ class Screen:
         )
 
 
-def summary(results: list[ChapterResult]) -> RenderableType:
-    """A table: what every chapter cost its group."""
+def summary(results: list[StepResult]) -> RenderableType:
+    """A table: what every step cost its group."""
     table = Table(box=SIMPLE_HEAD, title="Summary", title_justify="left", title_style="bold")
-    table.add_column("chapter")
+    table.add_column("step")
     table.add_column("rebalances", justify="right")
     table.add_column("triggers")
     table.add_column("result")
-    for chapter in results:
-        counts = Counter(event.trigger.value for event in chapter.rebalances if event.trigger is not None)
+    for step in results:
+        counts = Counter(event.trigger.value for event in step.rebalances if event.trigger is not None)
         triggers = ", ".join(f"{trigger} × {times}" if times > 1 else trigger for trigger, times in counts.items())
-        table.add_row(chapter.title, str(len(chapter.rebalances)), triggers or "–", chapter.result)
+        table.add_row(step.title, str(len(step.rebalances)), triggers or "–", step.result)
     return table

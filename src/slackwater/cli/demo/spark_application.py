@@ -1,6 +1,6 @@
 """A child process with a Spark application: queries that are members of a group, or the doctor's job.
 
-JSON lines on standard input are commands: `start` and `stop` a query, `warm_up` and `diagnose` for the doctor, `end`.
+JSON lines on standard input are commands: `start` and `stop` a query, `diagnose` for the doctor, `end`.
 JSON lines on standard output are messages and, for each finished batch, the ranges of offsets that the sink wrote. The
 end of the input ends the process at once, because then the demo has gone.
 """

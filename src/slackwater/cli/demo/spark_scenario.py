@@ -1,6 +1,6 @@
 """The demo with Spark applications: members of one group that scale out, are deployed, crash, and cause a storm.
 
-Processes that a chapter needs start while the chapter before it runs, because a JVM takes some seconds. With `fast`
+Processes that a step needs start while the step before it runs, because a JVM takes some seconds. With `fast`
 there are two applications and no rolling deploy.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from slackwater.cli.demo.environment import Chapter, DemoEnvironment
+from slackwater.cli.demo.environment import DemoEnvironment, Step
 from slackwater.cli.demo.processes import ChildProcess
 from slackwater.cli.printing import count
 from slackwater.group.errors import UsageError
@@ -56,7 +56,7 @@ class DeployResult:
 
 
 class SparkScenario:
-    """Runs the chapters; `closing` are the lines to print at the end."""
+    """Runs the steps; `summary_lines` are printed at the end."""
 
     def __init__(self, environment: DemoEnvironment, report: Path, *, fast: bool) -> None:
         self._environment = environment
@@ -74,11 +74,11 @@ class SparkScenario:
         self._storm_started_ms = 0
         self._storm_rate = self._fixed_rate = 0.0
         self._prescribed: dict[str, str] = {}
-        self.closing: list[str] = []
+        self.summary_lines: list[str] = []
 
     def set_up(self) -> None:
         """Start the Spark applications and the producer."""
-        self._screen.chapter("Set-up", f"Starting {len(self._applications)} Spark applications …")
+        self._screen.start_step("Set-up", f"Starting {len(self._applications)} Spark applications …")
         for name in self._applications:
             self._prepare(name)
         if not self._fast:
@@ -88,17 +88,17 @@ class SparkScenario:
 
     def run(self) -> None:
         """Run the demo, then let everything be read and committed."""
-        self._environment.run_chapters(self._chapters(), [GROUP, STATIC_GROUP], FAST_PAUSE_S if self._fast else PAUSE_S)
+        self._environment.run_steps(self._steps(), [GROUP, STATIC_GROUP], FAST_PAUSE_S if self._fast else PAUSE_S)
         self._screen.note("The producer has stopped. The remaining records are read.")
         self._pool.stop("producer")
         produced = self._pool.produced[TOPIC]
         self._environment.wait("the last record", lambda: self._pool.read_counts(GROUP)[0] >= produced)
         self._environment.wait("the last commit", lambda: self._monitor.lag(GROUP, produced) == 0)
-        self.closing = self._closing(produced)
+        self.summary_lines = self._summary_lines(produced)
         self._pool.stop_all(timeout_s=None)
 
-    def _chapters(self) -> list[Chapter]:
-        share: list[Chapter] = [
+    def _steps(self) -> list[Step]:
+        share: list[Step] = [
             (
                 "Share",
                 "A PySpark application reads six partitions."
@@ -108,7 +108,7 @@ class SparkScenario:
             ),
             ("Scale-out", f"{self._last} joins, and takes its share while the others go on.", self._scale_out),
         ]
-        deploy: Chapter = (
+        deploy: Step = (
             "Rolling deploy",
             "Every application runs a second query, a static member. All are replaced in turn.",
             self._deploy,
@@ -125,7 +125,7 @@ class SparkScenario:
             ("Fix", f"{self._last} starts again with the settings that the doctor prescribes.", self._fix),
         ]
 
-    def _closing(self, produced: int) -> list[str]:
+    def _summary_lines(self, produced: int) -> list[str]:
         read, repeated = self._pool.read_counts(GROUP)
         committed = self._environment.broker.committed(GROUP)
         ends = {(partition.topic, partition.partition): end for partition, end in committed.items()}
@@ -143,7 +143,7 @@ class SparkScenario:
             f"The doctor's report: {self._report}",
         ]
 
-    # --- chapters -----------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     def _share(self) -> str:
         self._screen.show_group(GROUP, TOPIC)
@@ -203,7 +203,7 @@ class SparkScenario:
         self._screen.note(f"{name} is replaced. Rebalances: {dynamic} in {GROUP}, {static} in {STATIC_GROUP}.")
 
     def _kill(self) -> str:
-        self._prepare(self._last)  # for the next chapter
+        self._prepare(self._last)  # for the next step
         self._prepare("doctor")
         self._prepared["doctor"].send(
             command="diagnose", request=self._request(), report=""
@@ -244,7 +244,7 @@ class SparkScenario:
         from slackwater.doctor.causes.rules import CAUSES
 
         doctor = self._prepared.pop("doctor")
-        self._pool.adopt(doctor)
+        self._pool.register(doctor)
         self._environment.wait("Spark in the doctor's job", lambda: doctor.has_sent("diagnosed"))
         request = self._request() | {"since_ms": self._storm_started_ms}
         doctor.send(command="diagnose", request=request, report=str(self._report))
@@ -290,7 +290,7 @@ class SparkScenario:
         for _ in range(2):
             self._wait_reading(self._last)
         self._fixed_rate = len(self._monitor.rebalances(GROUP, since)) / ((time.time() - started) / 60)
-        return f"as slow as before, but it stays: {self._fixed_rate:.1f} rebalances per minute"
+        return f"still slow, but it remains a member: {self._fixed_rate:.1f} rebalances per minute"
 
     # --- child processes ----------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class SparkScenario:
 
     def _start_application(self, name: str, **query: Any) -> None:
         """Let a prepared application take its name, and start its query in the group."""
-        self._pool.adopt(self._prepared.pop(name))
+        self._pool.register(self._prepared.pop(name))
         self._start_query(name, **query)
 
     def _start_query(self, name: str, group: str = GROUP, sink_s: float = 0.0, **settings: str) -> None:
@@ -330,7 +330,7 @@ class SparkScenario:
         query = {
             "group": group,
             "options": options,
-            "checkpoint": str(self._environment.home / f"checkpoint-{group}-{name}"),
+            "checkpoint": str(self._environment.directory / f"checkpoint-{group}-{name}"),
             "trigger": TRIGGER,
             "sink_s": sink_s,
         }

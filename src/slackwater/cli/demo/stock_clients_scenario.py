@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from slackwater.cli.demo.environment import Chapter, DemoEnvironment
+from slackwater.cli.demo.environment import DemoEnvironment, Step
 from slackwater.group.events import EventKind
 
 PARTITIONS: Final = 6
@@ -20,19 +20,19 @@ SETTINGS: Final = {
 }
 
 
-class PlainScenario:
-    """Runs the chapters; `closing` are the lines to print at the end."""
+class StockClientsScenario:
+    """Runs the steps; `summary_lines` are printed at the end."""
 
     def __init__(self, environment: DemoEnvironment, report: Path) -> None:
         self._environment = environment
         self._pool = environment.pool
         self._monitor = environment.monitor
         self._report = report
-        self.closing: list[str] = []
+        self.summary_lines: list[str] = []
 
     def run(self) -> None:
         """Run the demo."""
-        chapters: list[Chapter] = [
+        steps: list[Step] = [
             ("Join", "Three members on three different clients share six partitions.", self._join),
             ("Scale-out", "Two more members join. Eager: all members revoke all partitions.", self._scale_out),
             ("Static restart", "billing-1 has a group.instance.id. It stops and is back in time.", self._restart),
@@ -46,14 +46,14 @@ class PlainScenario:
         topics = ",".join(TOPICS)
         self._pool.start_client("producer", "producer", topics, records_per_s=RECORDS_PER_S, partitions=PARTITIONS)
         self._environment.screen.show_group(ORDERS, ORDERS)
-        self._environment.run_chapters(chapters, list(TOPICS), PAUSE_S)
+        self._environment.run_steps(steps, list(TOPICS), PAUSE_S)
         self._pool.stop("producer")
         produced = sum(self._pool.produced.values())
         self._environment.wait("the last record", lambda: self._pool.read_counts(*TOPICS)[0] >= produced)
         self._pool.stop_all()
         read, repeated = self._pool.read_counts(*TOPICS)
         reason = " (worker-2 had read them and not yet committed when it was killed)" if repeated else ""
-        self.closing = [
+        self.summary_lines = [
             f"{produced:,} records produced, {read:,} read, {repeated:,} of them twice{reason}.",
             f"The doctor's report: {self._write_report()}",
         ]
@@ -98,16 +98,16 @@ class PlainScenario:
     def _cooperative(self) -> str:
         self._environment.screen.show_group(PAYMENTS, PAYMENTS)
         for name in ("pay-1", "pay-2"):
-            self._start_payer(name)
+            self._start_payments_member(name)
         self._environment.wait_settled(PAYMENTS, 2)
         before, since = self._monitor.group(PAYMENTS).owned(), len(self._monitor.events)
-        self._start_payer("pay-3")
+        self._start_payments_member("pay-3")
         self._environment.wait_settled(PAYMENTS, 3, since)
         after = self._monitor.group(PAYMENTS).owned()
         unmoved = sum(len(before[name] & after.get(name, set())) for name in before)
         return f"pay-3 got {len(after['pay-3'])}; {unmoved} of {PARTITIONS} partitions never stopped"
 
-    def _start_payer(self, name: str) -> None:
+    def _start_payments_member(self, name: str) -> None:
         config = {"assignor": "cooperative-sticky", "session_ms": SESSION_MS}
         self._pool.start_client(name, "confluent-kafka", PAYMENTS, PAYMENTS, **config)
 
