@@ -49,9 +49,9 @@ def scan(spark: "SparkSession", path: str) -> int:
 
 def rows(spark: "SparkSession", path: str) -> int:
     """Return how many batches of rows come out of the shuffle by bucket."""
-    from slackwater.spark.doctor.history.event_history import read_history
+    from slackwater.spark.doctor.history.event_history import EventHistory, HistorySource
 
-    with read_history(spark, [path]) as history:
+    with EventHistory(spark, HistorySource([path])) as history:
         return sum(row["count"] for row in history.bucketed.groupBy("bucket").count().collect())
 
 

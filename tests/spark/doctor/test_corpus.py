@@ -19,9 +19,9 @@ OPEN = incidents_directory()
 @pytest.fixture(scope="module")
 def history(spark: "SparkSession") -> "Iterator[EventHistory]":
     """The history of every incident, each as its own cluster."""
-    from slackwater.spark.doctor.history.event_history import read_history
+    from slackwater.spark.doctor.history.event_history import EventHistory, HistorySource
 
-    with read_history(spark, [str(OPEN)], below=str(OPEN)) as history:
+    with EventHistory(spark, HistorySource([str(OPEN)], clusters_dir=str(OPEN))) as history:
         yield history
 
 

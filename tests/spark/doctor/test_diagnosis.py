@@ -9,7 +9,7 @@ import pytest
 from slackwater.group.errors import UsageError
 from slackwater.spark.doctor.diagnosis import Selection, rows_by_group
 from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
-from slackwater.spark.doctor.history.exchange import bucket_json_rows, names_of_rows
+from slackwater.spark.doctor.history.buckets import bucket_json_rows, names_of_rows
 
 ROWS = [
     (1, None, "a", "member_joined", None),

@@ -50,14 +50,14 @@ class Read(NamedTuple):
 
 @pytest.fixture(scope="module")
 def read(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Read]":
-    from slackwater.spark.doctor.history.event_history import read_history
+    from slackwater.spark.doctor.history.event_history import EventHistory, HistorySource
 
     root = tmp_path_factory.mktemp("scenes")
     for path, content in _scenes().items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content if isinstance(content, bytes) else content.encode())
     zones = {"/berlin/": "Europe/Berlin", "/tokyo/": "Asia/Tokyo"}
-    with read_history(spark, [str(root)], below=str(root), zones=zones) as history:
+    with EventHistory(spark, HistorySource([str(root)], clusters_dir=str(root), zones=zones)) as history:
         rows: dict[str, list[Row]] = {}
         for row in history.events.orderBy("file", "position").collect():
             rows.setdefault(row.cluster, []).append(row)
@@ -166,7 +166,7 @@ def test_wrapped_message_of_several_lines_is_split(read: Read) -> None:
 
 
 def test_line_number_of_a_file_that_several_tasks_read(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history.reading import find_shown_text_lines, raw_lines
+    from slackwater.spark.doctor.history.reading import find_evidence_text_lines, raw_lines
 
     (tmp_path / "server.log").write_text("".join(f"line {number}\n" for number in range(1, 5001)))
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
@@ -176,7 +176,7 @@ def test_line_number_of_a_file_that_several_tasks_read(spark: "SparkSession", tm
         assert [row.text for row in lines.orderBy("position").collect()] == [f"line {n}" for n in range(1, 5001)]
         some = lines.filter("text RLIKE ' (1|2777|5000)$'").collect()
         shown = {(row.file, row.position): row.text for row in some}
-        numbers = find_shown_text_lines(raw_lines(spark, [str(tmp_path)]), shown)
+        numbers = find_evidence_text_lines(raw_lines(spark, [str(tmp_path)]), shown)
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(before))
     assert {text: tuple(numbers[place]) for place, text in shown.items()} == {
@@ -187,27 +187,29 @@ def test_line_number_of_a_file_that_several_tasks_read(spark: "SparkSession", tm
 
 
 def test_line_number_where_one_task_reads_several_files(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history.reading import find_shown_lines, raw_lines
+    from slackwater.spark.doctor.history.reading import find_evidence_lines, raw_lines
 
     for name, count in (("a", 300), ("b", 200), ("c", 100)):
         lines = "".join(f"{name} {number}\n" for number in range(1, count + 1))
         (tmp_path / f"{name}.log.gz").write_bytes(gzip.compress(lines.encode()))
     paths = [str(tmp_path)]
     shown = {(row.file, row.position): row.text for row in raw_lines(spark, paths).filter("text = 'c 42'").collect()}
-    assert list(find_shown_lines(spark, paths, shown).values()) == [(42, "c 42")]
+    assert list(find_evidence_lines(spark, paths, shown).values()) == [(42, "c 42")]
 
 
 def test_lines_of_compressed_and_plain_files_are_shown(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history.event_history import read_history
-    from slackwater.spark.doctor.history.reading import find_shown_lines
+    from slackwater.spark.doctor.history.event_history import EventHistory, HistorySource
+    from slackwater.spark.doctor.history.reading import find_evidence_lines
 
     messages = [java(f"Stabilized group g generation {number} with 2 members.") for number in range(1, 4)]
     log = ("\n".join(["unrelated", *messages[:2], "more", messages[2]]) + "\n").encode()
     (tmp_path / "server.log").write_bytes(log)
     (tmp_path / "server.log.1.gz").write_bytes(gzip.compress(log))
-    with read_history(spark, [str(tmp_path)]) as history:
+    with EventHistory(spark, HistorySource([str(tmp_path)])) as history:
         places = {(row.file, row.position): row.generation for row in history.events.collect()}
-    shown_lines = [(place[0][-3:], shown) for place, shown in find_shown_lines(spark, [str(tmp_path)], places).items()]
+    shown_lines = [
+        (place[0][-3:], shown) for place, shown in find_evidence_lines(spark, [str(tmp_path)], places).items()
+    ]
     lines = [(2, messages[0]), (3, messages[1]), (5, messages[2])]
     assert sorted(shown_lines) == [*((".gz", line) for line in lines), *(("log", line) for line in lines)]
 
@@ -271,19 +273,19 @@ def test_files_without_kafka_lines_have_no_events(read: Read) -> None:
 
 
 def test_groups_are_filled_in_without_a_cluster_name(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history.event_history import read_history
+    from slackwater.spark.doctor.history.event_history import EventHistory, HistorySource
 
     (tmp_path / "app.log").write_text(OVERRUN)
     (tmp_path / "server.log").write_text(java(f"Member {M} in group g has failed, removing it from the group."))
-    with read_history(spark, [str(tmp_path)]) as history:
+    with EventHistory(spark, HistorySource([str(tmp_path)])) as history:
         groups = {(row.cluster, row.kind, row["group"]) for row in history.events.collect()}
     assert groups == {(None, "poll_overrun", "g"), (None, "member_expired", "g")}
 
 
 def test_missing_path_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:
-    from slackwater.spark.doctor.history.event_history import read_history
+    from slackwater.spark.doctor.history.event_history import EventHistory, HistorySource
 
     with pytest.raises(UsageError, match=r"No such file or directory: .*nowhere\. Pass a file"):
-        read_history(spark, [str(tmp_path / "nowhere")])
+        EventHistory(spark, HistorySource([str(tmp_path / "nowhere")]))
     with pytest.raises(UsageError, match="No path was given"):
-        read_history(spark, [])
+        EventHistory(spark, HistorySource([]))

@@ -269,7 +269,7 @@ def test_shown_lines_have_their_numbers_in_every_range(
     assert [text for _, text in lines] == texts
     chosen = (1, 2, 99_000, 100_001, 199_998, 200_000)
     places = {(file.name, lines[number - 1][0]): number for number in chosen}
-    shown = reading.find_shown_lines(spark, [str(path)], places)
+    shown = reading.find_evidence_lines(spark, [str(path)], places)
     assert {places[place]: tuple(line) for place, line in shown.items()} == {
         number: (number, texts[number - 1]) for number in chosen
     }
@@ -278,7 +278,7 @@ def test_shown_lines_have_their_numbers_in_every_range(
 def test_shown_line_is_unwrapped_and_shortened(spark: "SparkSession", tmp_path: Path) -> None:
     path = tmp_path / "app.log"
     path.write_text("first\n" + json.dumps({"message": FORMED + "x" * 1000}))
-    shown = reading.find_shown_lines(spark, [str(path)], [(uri(str(path)), 6)])
+    shown = reading.find_evidence_lines(spark, [str(path)], [(uri(str(path)), 6)])
     assert list(shown.values()) == [(2, (FORMED + "x" * 1000)[:SHOWN_CHARACTERS])]
 
 

@@ -44,12 +44,14 @@ class Member:
 @contextmanager
 def member(server: ControlServer, **hello: object) -> Iterator[Member]:
     with closing(Member(server)) as connection:
-        connection.send_hello(**{"secret": server.address.secret, "token": "t", "group": "g", "instance": None} | hello)
+        connection.send_hello(
+            **{"secret": server.address.secret, "checkpoint_id": "t", "group": "g", "instance": None} | hello
+        )
         yield connection
 
 
 def test_member_gets_messages_of_its_query_only(server: ControlServer) -> None:
-    with member(server, token="mine") as mine, member(server, token="other") as other:
+    with member(server, checkpoint_id="mine") as mine, member(server, checkpoint_id="other") as other:
         assert mine.receive() == {"welcome": {}}
         assert other.receive() == {"welcome": {}}
         server.batch_finished("mine", {"token": "mine", "seq": 3})
@@ -73,25 +75,25 @@ def test_invalid_hello_is_rejected(server: ControlServer, line: bytes) -> None:
 
 def test_duplicate_instance_id_is_rejected(server: ControlServer) -> None:
     with (
-        member(server, token="first", instance="pod-1") as first,
-        member(server, token="second", instance="pod-2") as second,
+        member(server, checkpoint_id="first", instance="pod-1") as first,
+        member(server, checkpoint_id="second", instance="pod-2") as second,
     ):
         assert first.receive() == {"welcome": {}}
         assert second.receive() == {"welcome": {}}
-        with member(server, token="third", instance="pod-1") as third:
+        with member(server, checkpoint_id="third", instance="pod-1") as third:
             response = third.receive()
             assert isinstance(response, dict)
             assert "kafka.group.instance.id=pod-1" in response["refused"]
             assert third.receive() is None
-        with member(server, token="third", instance="pod-1", group="another") as third:
+        with member(server, checkpoint_id="third", instance="pod-1", group="another") as third:
             assert third.receive() == {"welcome": {}}
 
 
 def test_instance_id_is_free_after_query_ends(server: ControlServer) -> None:
-    with member(server, token="first", instance="pod-1") as first:
+    with member(server, checkpoint_id="first", instance="pod-1") as first:
         assert first.receive() == {"welcome": {}}
     wait_until(lambda: not server.members, lambda: server.members, DEADLINE_S)
-    with member(server, token="second", instance="pod-1") as second:
+    with member(server, checkpoint_id="second", instance="pod-1") as second:
         assert second.receive() == {"welcome": {}}
 
 
@@ -99,7 +101,7 @@ def test_late_member_learns_that_query_is_stateful(server: ControlServer) -> Non
     server.set_stateful("t", True)
     with member(server) as late:
         assert late.receive() == {"welcome": {}}
-        assert late.receive() == {"query": {"token": "t", "stateful": True}}
+        assert late.receive() == {"query": {"checkpoint_id": "t", "stateful": True}}
 
 
 def test_disconnected_member_is_removed(server: ControlServer) -> None:

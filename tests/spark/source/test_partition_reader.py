@@ -134,7 +134,7 @@ def test_range_over_many_fetches_is_exact(kafka: Kafka) -> None:
             producer.send("t", value)
     connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     offset_range = OffsetRange("t", 0, 7, 2_901)
-    pieces = list(RangeFetcher(connection.network, connection.cluster, offset_range, FetchSettings(piece_bytes=2_000)))
+    pieces = list(RangeFetcher(connection.network, connection.cluster, offset_range, FetchSettings(fetch_bytes=2_000)))
     assert len(pieces) > 5
     assert [piece.start_offset for piece in pieces[1:]] == [piece.next_offset for piece in pieces[:-1]]
     assert values(kafka, offset_range) == numbers(2_894, 7)
@@ -256,7 +256,7 @@ def test_fetcher_can_be_closed_early(kafka: Kafka) -> None:
     connection = get_connection({"bootstrap.servers": kafka.bootstrap_servers})
     pieces = iter(
         RangeFetcher(
-            connection.network, connection.cluster, OffsetRange("t", 0, 0, 1_000), FetchSettings(piece_bytes=500)
+            connection.network, connection.cluster, OffsetRange("t", 0, 0, 1_000), FetchSettings(fetch_bytes=500)
         )
     )
     next(pieces)

@@ -79,18 +79,18 @@ def test_aborted_records_are_skipped_like_in_spark(
     assert bool(aborted) is (level == "read_uncommitted")
 
 
-@pytest.mark.parametrize("piece_bytes", [300, 3_000, 1 << 20])
-def test_aborted_transaction_over_several_fetches(apache: ClusterUnderTest, topic: str, piece_bytes: int) -> None:
+@pytest.mark.parametrize("fetch_bytes", [300, 3_000, 1 << 20])
+def test_aborted_transaction_over_several_fetches(apache: ClusterUnderTest, topic: str, fetch_bytes: int) -> None:
     parsed = SourceOptions.parse(options(apache, topic, "read_committed"), streaming=False)
     connection = get_connection(parsed.kafka)
     try:
         reader = OffsetReader(connection.network, connection.cluster, parsed)
         (offset_range,) = plan_ranges(reader, parsed)
         settings = ReadSettings.of(parsed)
-        fetch = FetchSettings(piece_bytes=piece_bytes, read_committed=True)
+        fetch = FetchSettings(fetch_bytes=fetch_bytes, read_committed=True)
         small = ReadSettings(settings.kafka, fetch, settings.include_headers, settings.check_crcs)
         pieces = list(RangeFetcher(connection.network, connection.cluster, offset_range, fetch))
-        assert len(pieces) > 1 or piece_bytes == 1 << 20
+        assert len(pieces) > 1 or fetch_bytes == 1 << 20
         values = [value for batch in read_range(offset_range, small) for value in batch.column("value").to_pylist()]
     finally:
         close_connections()

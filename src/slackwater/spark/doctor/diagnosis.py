@@ -102,7 +102,7 @@ def rows_by_group(bucket: "pa.Table", selection: Selection = ALL) -> tuple[list[
     """Return cluster, name and row count of each group of a bucket, and all their rows by group and time."""
     import numpy as np
 
-    from slackwater.spark.doctor.history.exchange import unbucket
+    from slackwater.spark.doctor.history.buckets import unbucket
 
     table = unbucket(bucket["rows"])
     if "time_ms" not in table.column_names:
@@ -154,14 +154,14 @@ def _is_selected(table: "pa.Table", selection: Selection) -> "pa.Array":
     return selected
 
 
-def read_cluster_histories(around: DataFrame | None, ended_ms: Mapping[str, int]) -> dict[str, ClusterHistory]:
+def read_cluster_histories(cluster_events: DataFrame | None, ended_ms: Mapping[str, int]) -> dict[str, ClusterHistory]:
     """Return the history of each cluster's brokers and topics; `ended_ms` is the time of its last row."""
-    rows = _cluster_rows(around) if around is not None else {}
+    rows = _cluster_rows(cluster_events) if cluster_events is not None else {}
     return {name: ClusterHistory.of(rows.get(name, ()), ended_ms.get(name, 0)) for name in rows.keys() | ended_ms}
 
 
-def _cluster_rows(around: DataFrame) -> dict[str, list[Row]]:
-    events = around.filter("time_ms IS NOT NULL").withColumn(
+def _cluster_rows(cluster_events: DataFrame) -> dict[str, list[Row]]:
+    events = cluster_events.filter("time_ms IS NOT NULL").withColumn(
         "fields", F.from_json("detail", "topic string, node string, partition bigint")
     )
     changes = events.groupBy(

@@ -36,7 +36,7 @@ from slackwater.spark.doctor.history.event_history import (
 from slackwater.spark.doctor.history.files import uri
 from slackwater.spark.doctor.history.group_events import read_group_events
 from slackwater.spark.doctor.history.offsets_topic import offsets_events
-from slackwater.spark.doctor.history.reading import ShownLine, find_shown_lines
+from slackwater.spark.doctor.history.reading import NumberedLine, find_evidence_lines
 
 __all__ = ["Diagnosis", "DiagnosisRequest", "create_session", "describe_error", "diagnose"]
 
@@ -104,13 +104,13 @@ def _diagnose(spark: SparkSession, request: DiagnosisRequest) -> Diagnosis:
 
 
 def _cluster_histories(history: EventHistory, request: DiagnosisRequest) -> dict[str, ClusterHistory]:
-    around = _select(history.around, request) if history.summaries.has_any("around") else None
+    cluster_events = _select(history.cluster_events, request) if history.summaries.has_any("cluster_events") else None
     until_ms = request.until_ms
     ended_ms = {
         name: time_ms if until_ms is None else min(time_ms, until_ms)
         for name, time_ms in history.summaries.ended_ms().items()
     }
-    return read_cluster_histories(around, ended_ms)
+    return read_cluster_histories(cluster_events, ended_ms)
 
 
 def describe_error(text: str, request: DiagnosisRequest) -> str:
@@ -137,8 +137,11 @@ def _unreadable(path: str, reason: str | None) -> str:
 
 
 def _source(request: DiagnosisRequest) -> HistorySource:
-    below = None if request.clusters_dir is None else uri(request.clusters_dir)  # the names of files are URIs, too
-    return HistorySource(request.paths, cluster=request.cluster, below=below, zones=request.zones, zone=request.zone)
+    # The names of files are URIs, too.
+    clusters_dir = None if request.clusters_dir is None else uri(request.clusters_dir)
+    return HistorySource(
+        request.paths, cluster=request.cluster, clusters_dir=clusters_dir, zones=request.zones, zone=request.zone
+    )
 
 
 def _select(events: DataFrame, request: DiagnosisRequest) -> DataFrame:
@@ -218,22 +221,24 @@ def _has_topic(request: DiagnosisRequest, topic: str) -> bool:
 
 def _with_lines(spark: SparkSession, paths: Sequence[str], verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Replace `file:position` in the evidence by `file:line`, and add the text of the line."""
-    places = {place for verdict in verdicts for line in verdict.evidence if (place := _place(line)) is not None}
-    lines = find_shown_lines(spark, paths, places)
+    positions = {
+        position for verdict in verdicts for line in verdict.evidence if (position := _line_position(line)) is not None
+    }
+    lines = find_evidence_lines(spark, paths, positions)
     return [
         replace(verdict, evidence=tuple(_with_line(line, lines) for line in verdict.evidence)) for verdict in verdicts
     ]
 
 
-def _place(evidence: EvidenceLine) -> tuple[str, int] | None:
-    file, colon, position = (evidence.where or "").rpartition(":")
-    is_log_line = colon and position.isdigit() and evidence.source.endswith("_log")
-    return (file, int(position)) if is_log_line else None
+def _line_position(evidence: EvidenceLine) -> tuple[str, int] | None:
+    file, colon, offset = (evidence.where or "").rpartition(":")
+    is_log_line = colon and offset.isdigit() and evidence.source.endswith("_log")
+    return (file, int(offset)) if is_log_line else None
 
 
-def _with_line(evidence: EvidenceLine, lines: Mapping[tuple[str, int], ShownLine]) -> EvidenceLine:
-    place = _place(evidence)
-    shown = None if place is None else lines.get(place)
-    if place is None or shown is None:
+def _with_line(evidence: EvidenceLine, lines: Mapping[tuple[str, int], NumberedLine]) -> EvidenceLine:
+    position = _line_position(evidence)
+    shown = None if position is None else lines.get(position)
+    if position is None or shown is None:
         return evidence
-    return replace(evidence, where=f"{_display_name(place[0])}:{shown.number}", line=shown.text)
+    return replace(evidence, where=f"{_display_name(position[0])}:{shown.number}", line=shown.text)

@@ -3,11 +3,13 @@
 A query runs in a process that Spark starts. Spark reports the end of a batch to it only when it plans the next one. The
 listener in the user's process learns it at once, and sends it over this connection.
 
-    member -> {"hello": {"secret": ..., "token": ..., "group": ..., "instance": ...}}
+    member -> {"hello": {"secret": ..., "checkpoint_id": ..., "group": ..., "instance": ...}}
     server -> {"welcome": {}}  or  {"refused": "reason"}
     server -> {"finished": {offset as in the query's progress}}
-    server -> {"task": "token"}                     a task of the running batch has ended
-    server -> {"query": {"token": ..., "stateful": true}}
+    server -> {"task": "checkpoint_id"}             a task of the running batch has ended
+    server -> {"query": {"checkpoint_id": ..., "stateful": true}}
+
+A query is identified by its checkpoint id, the `token` in its offsets.
 
 Invariants:
 - The server listens on loopback only. A client authenticates with the secret from the query's options.
@@ -47,7 +49,7 @@ class ControlAddress(NamedTuple):
 class ConnectedMember:
     """An authenticated member."""
 
-    token: str
+    checkpoint_id: str
     group_id: str | None
     instance_id: str | None
 
@@ -59,7 +61,7 @@ class ControlServer:
         self._lock = threading.Lock()
         self._send_lock = threading.Lock()  # one line at a time
         self._members: dict[socket.socket, ConnectedMember] = {}
-        self._stateful: dict[str, bool] = {}  # by token; sent again to members that connect later
+        self._stateful: dict[str, bool] = {}  # by checkpoint_id; sent again to members that connect later
         self._listener = socket.create_server((LOOPBACK, 0))
         self.address = ControlAddress(LOOPBACK, self._listener.getsockname()[1], secrets.token_hex(16))
         threading.Thread(target=self._accept, name="slackwater-control", daemon=True).start()
@@ -83,25 +85,27 @@ class ControlServer:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def batch_finished(self, token: str, offset: Mapping[str, object]) -> None:
+    def batch_finished(self, checkpoint_id: str, offset: Mapping[str, object]) -> None:
         """Report that a query has finished all batches up to this offset."""
-        self._send_to(token, {"finished": dict(offset)})
+        self._send_to(checkpoint_id, {"finished": dict(offset)})
 
-    def task_ended(self, token: str) -> None:
+    def task_ended(self, checkpoint_id: str) -> None:
         """Report that a task of the running batch has ended."""
-        self._send_to(token, {"task": token})
+        self._send_to(checkpoint_id, {"task": checkpoint_id})
 
-    def set_stateful(self, token: str, stateful: bool) -> None:
+    def set_stateful(self, checkpoint_id: str, stateful: bool) -> None:
         """Report whether a query is stateful."""
         with self._lock:
-            if self._stateful.get(token) is stateful:
+            if self._stateful.get(checkpoint_id) is stateful:
                 return
-            self._stateful[token] = stateful
-        self._send_to(token, _query(token, stateful))
+            self._stateful[checkpoint_id] = stateful
+        self._send_to(checkpoint_id, _query(checkpoint_id, stateful))
 
-    def _send_to(self, token: str, message: Mapping[str, object]) -> None:
+    def _send_to(self, checkpoint_id: str, message: Mapping[str, object]) -> None:
         with self._lock:
-            connections = [connection for connection, member in self._members.items() if member.token == token]
+            connections = [
+                connection for connection, member in self._members.items() if member.checkpoint_id == checkpoint_id
+            ]
         for connection in connections:
             with self._send_lock:
                 sent = _send(connection, message)
@@ -133,10 +137,10 @@ class ControlServer:
                 rejection = self._rejection(member)
                 if rejection is None:
                     self._members[connection] = member
-                stateful = self._stateful.get(member.token)
+                stateful = self._stateful.get(member.checkpoint_id)
             _send(connection, {"welcome": {}} if rejection is None else {"refused": rejection})
             if stateful is not None:
-                _send(connection, _query(member.token, stateful))
+                _send(connection, _query(member.checkpoint_id, stateful))
         if rejection is not None:
             _close(connection)
             return
@@ -156,7 +160,7 @@ class ControlServer:
             hello = json.loads(line)["hello"]
             if not hmac.compare_digest(str(hello["secret"]).encode(), self.address.secret.encode()):
                 return None
-            return ConnectedMember(str(hello["token"]), hello.get("group"), hello.get("instance"))
+            return ConnectedMember(str(hello["checkpoint_id"]), hello.get("group"), hello.get("instance"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -166,7 +170,7 @@ class ControlServer:
             return None
         for other in self._members.values():
             same = (other.group_id, other.instance_id) == (member.group_id, member.instance_id)
-            if same and other.token != member.token:
+            if same and other.checkpoint_id != member.checkpoint_id:
                 return (
                     f"Two queries of this application have kafka.group.instance.id={member.instance_id} in group "
                     f"{member.group_id} and would fence each other. Use a different instance id for each query."
@@ -179,8 +183,8 @@ class ControlServer:
         _close(connection)
 
 
-def _query(token: str, stateful: bool) -> dict[str, object]:
-    return {"query": {"token": token, "stateful": stateful}}
+def _query(checkpoint_id: str, stateful: bool) -> dict[str, object]:
+    return {"query": {"checkpoint_id": checkpoint_id, "stateful": stateful}}
 
 
 def _send(connection: socket.socket, message: Mapping[str, object]) -> bool:

@@ -3,7 +3,7 @@
 Invariants:
 - The end of a batch comes from Spark's listener at once. Finished tasks and stateful operators are polled: Spark has no
   listener for them that Python could use without slowing down every task.
-- The token in its offset identifies a query, whatever its name and its other sources are.
+- The checkpoint id in its offset (`token`) identifies a query, whatever its name and its other sources are.
 - Polling never disturbs: if a query or Spark has stopped, only the poll ends.
 """
 
@@ -43,7 +43,7 @@ STATEFUL: Final = (
 
 
 def parse_offset(text: str | None) -> tuple[str, Mapping[str, object]] | None:
-    """Return the token and the content of an offset; None if another source wrote it."""
+    """Return the checkpoint id and the content of an offset; None if another source wrote it."""
     try:
         offset = json.loads(text or "null")
     except ValueError:
@@ -69,10 +69,10 @@ class QueryListener(StreamingQueryListener):
         keeps_state = bool(event.progress.stateOperators)
         for source in event.progress.sources:
             if (parsed := parse_offset(source.endOffset)) is not None:
-                token, offset = parsed
-                self._server.batch_finished(token, offset)
+                checkpoint_id, offset = parsed
+                self._server.batch_finished(checkpoint_id, offset)
                 if keeps_state:
-                    self._server.set_stateful(token, True)
+                    self._server.set_stateful(checkpoint_id, True)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Ignored."""
@@ -124,18 +124,18 @@ class QueryMonitor:
     def _poll(self, query: StreamingQuery) -> None:
         run_id = str(query.runId)
         execution = query._jsq.streamingQuery()
-        tokens = [offset[0] for text in _offsets(execution) if (offset := parse_offset(text)) is not None]
-        if not tokens:
+        checkpoint_ids = [offset[0] for text in _offsets(execution) if (offset := parse_offset(text)) is not None]
+        if not checkpoint_ids:
             return
         if run_id not in self._checked_plans:
             self._checked_plans.add(run_id)
-            for token in tokens:
-                self._server.set_stateful(token, keeps_state(execution.logicalPlan()))
+            for checkpoint_id in checkpoint_ids:
+                self._server.set_stateful(checkpoint_id, keeps_state(execution.logicalPlan()))
         completed = self._count_completed_tasks(run_id)
         if completed > self._completed_tasks.get(run_id, 0):
             self._completed_tasks[run_id] = completed
-            for token in tokens:
-                self._server.task_ended(token)
+            for checkpoint_id in checkpoint_ids:
+                self._server.task_ended(checkpoint_id)
 
     def _count_completed_tasks(self, run_id: str) -> int:
         """Return a number that grows with every finished task of a query run."""

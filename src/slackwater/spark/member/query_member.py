@@ -162,7 +162,7 @@ class QueryMember:
         return self._membership.member.protocol_name
 
     @property
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether the member has joined and no rebalance is pending."""
         return self.joined and not self._membership.member.needs_rejoin
 
@@ -170,7 +170,9 @@ class QueryMember:
         """Connect to the control server and join the group."""
         self._connect_control()
         self._subscribe()
-        threading.Thread(target=self._serve, name=f"slackwater-member-{self._client.client_id}", daemon=True).start()
+        threading.Thread(
+            target=self._pass_notifications, name=f"slackwater-member-{self._client.client_id}", daemon=True
+        ).start()
         self._client.network.submit(run_maintenance(self._client.cluster, self._membership.refresh))
 
     def _subscribe(self) -> None:
@@ -280,7 +282,7 @@ class QueryMember:
 
     # --- notifications of the group -----------------------------------------------------------------------------------
 
-    def _serve(self) -> None:
+    def _pass_notifications(self) -> None:
         """Pass the group's notifications and due timers to the batches until the query stops."""
         with self.changed:
             while not self._is_stopped:
@@ -365,7 +367,7 @@ class QueryMember:
         config = self.config
         if self._control_address is not None:
             hello = {
-                "token": self.batches.token,
+                "checkpoint_id": self.batches.token,
                 "group": config.group_id,
                 "instance": config.group_instance_id,
             }
@@ -380,12 +382,14 @@ class QueryMember:
     def _on_control_message(self, message: dict[str, Any]) -> None:
         with self.changed:
             match message:
-                case {"finished": {"token": str(token), "seq": int(seq)}} if token == self.batches.token:
+                case {"finished": {"token": str(checkpoint_id), "seq": int(seq)}} if (
+                    checkpoint_id == self.batches.token
+                ):
                     self.reset_process_timer()
                     self.on_batch_finished(seq)
                     if not self.batches.is_running:
                         self._last_batch_reported.set()
-                case {"task": str(token)} if token == self.batches.token:
+                case {"task": str(checkpoint_id)} if checkpoint_id == self.batches.token:
                     self.reset_process_timer()
                 case {"query": {"stateful": bool(stateful)}}:
                     self.is_stateful = stateful

@@ -65,7 +65,7 @@ class QueryRun:
         self._fixed_ends: dict[TopicPartition, int] | None = None
         self._is_first_call = True
         self._is_stopped = False
-        self.token = uuid.uuid4().hex  # for a checkpoint without a token
+        self.new_checkpoint_id = uuid.uuid4().hex  # for a checkpoint that has none
 
     # --- calls from Spark ---------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class QueryRun:
         """Return the offset before the first batch: the starting offsets of partitions without a committed offset."""
         if self._initial is None:
             starts = self._offset_reader.resolve(self._options.starting, self._offset_reader.partitions())
-            self._initial = BatchOffset(self.token, 0, self._options.group_id, starts=starts)
+            self._initial = BatchOffset(self.new_checkpoint_id, 0, self._options.group_id, starts=starts)
         return self._initial
 
     def next_batch(self, start: BatchOffset, limits: BatchLimits) -> BatchOffset | None:
@@ -218,10 +218,10 @@ class QueryRun:
                 f"{last.group_id}, or use another checkpoint."
             )
 
-    def _lock(self, token: str) -> None:
+    def _lock(self, checkpoint_id: str) -> None:
         options = self._options
         self._acquire(
-            f"checkpoint {token}",
+            f"checkpoint {checkpoint_id}",
             "The checkpoint of this query is in use by {holder}. Stop the other query, or use another "
             "checkpointLocation.",
         )
@@ -249,7 +249,7 @@ class QueryRun:
             FIRST_ASSIGNMENT_S if may_return_early else MAX_REBALANCE_S,
             None if may_return_early else "join its group",
         )
-        self._await(lambda: bool(batches.positions) and member.is_settled, FIRST_PARTITIONS_S, None)
+        self._await(lambda: bool(batches.positions) and member.is_stable, FIRST_PARTITIONS_S, None)
         self._await(lambda: not batches.is_starting, FIRST_PARTITIONS_S, None)
 
     def _await_commits(self) -> None:

@@ -1,7 +1,7 @@
 """Fetches one range of a partition on an executor, one fetch ahead of the decoder.
 
 Invariants:
-- While one piece is decoded, the next one is being fetched.
+- While the data of one fetch is decoded, the next fetch is in progress.
 - Data loss is an error with failOnDataLoss, otherwise a warning.
 """
 
@@ -18,15 +18,16 @@ from slackwater.group.batches.config import DataLossError
 from slackwater.group.offset_range import OffsetRange
 
 log = logging.getLogger("slackwater.spark.source.fetching")
-PIECE_BYTES: Final = 8 << 20  # about ten thousand rows; smaller Arrow batches cost Spark more than they carry
-_GRACE_S: Final = 30.0
+DEFAULT_FETCH_BYTES: Final = 8 << 20  # about ten thousand rows; smaller Arrow batches have more overhead than content
+_EXTRA_TIMEOUT_S: Final = 30.0
+"""The reader reports its own timeout first; this one only ends a task whose network thread hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
     """The fetch settings that all tasks of a query share."""
 
-    piece_bytes: int = PIECE_BYTES
+    fetch_bytes: int = DEFAULT_FETCH_BYTES
     fetch_max_wait_ms: int = 500
     client_rack: str = ""
     read_committed: bool = False
@@ -37,21 +38,23 @@ class FetchSettings:
 class RangeFetcher:
     """Iterates over the record batches of one range, from the thread of the task."""
 
-    def __init__(self, network: NetworkThread, cluster: Cluster, offsets: OffsetRange, settings: FetchSettings) -> None:
+    def __init__(
+        self, network: NetworkThread, cluster: Cluster, offset_range: OffsetRange, settings: FetchSettings
+    ) -> None:
         self._network = network
-        self._range = offsets
-        self._timeout_s = settings.poll_timeout_ms / 1000 + _GRACE_S
+        self._range = offset_range
+        self._timeout_s = settings.poll_timeout_ms / 1000 + _EXTRA_TIMEOUT_S
         self._fail_on_data_loss = settings.fail_on_data_loss
         options = FetchOptions(
-            max_bytes=settings.piece_bytes,
-            max_partition_bytes=settings.piece_bytes,
+            max_bytes=settings.fetch_bytes,
+            max_partition_bytes=settings.fetch_bytes,
             max_wait_ms=settings.fetch_max_wait_ms,
             read_committed=settings.read_committed,
             client_rack=settings.client_rack,
         )
         self._reader = RangeReader(
             cluster,
-            offsets,
+            offset_range,
             options,
             timeout_ms=settings.poll_timeout_ms,
             timeout_setting="kafkaConsumer.pollTimeoutMs",
@@ -61,9 +64,9 @@ class RangeFetcher:
     def __iter__(self) -> Iterator[FetchedData]:
         pending = self._network.submit(self._reader.read(self._range.from_offset))
         try:
-            while (batches := pending.result(self._timeout_s)) is not None:
-                pending = self._network.submit(self._reader.read(batches.next_offset))
-                yield batches
+            while (data := pending.result(self._timeout_s)) is not None:
+                pending = self._network.submit(self._reader.read(data.next_offset))
+                yield data
         finally:
             pending.cancel()
 

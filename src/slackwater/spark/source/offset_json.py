@@ -36,12 +36,15 @@ def to_json(offset: BatchOffset) -> dict[str, Any]:
     }
 
 
-def from_json(value: Mapping[str, Any], *, token: str) -> BatchOffset:
-    """Parse an offset. `token` identifies the checkpoint if Spark's Kafka source wrote it."""
+def from_json(value: Mapping[str, Any], *, new_checkpoint_id: str) -> BatchOffset:
+    """Parse an offset. `new_checkpoint_id` is for the checkpoint if Spark's Kafka source wrote it."""
     try:
         if "v" not in value:
             return BatchOffset(
-                token, SPARK_OFFSET_SEQ, None, starts={partition: _number(offset) for partition, offset in _flat(value)}
+                new_checkpoint_id,
+                SPARK_OFFSET_SEQ,
+                None,
+                starts={partition: _number(offset) for partition, offset in _flat(value)},
             )
         if value["v"] != VERSION:
             raise UsageError(

@@ -3,8 +3,8 @@
 Invariants:
 - The connections belong to the process (`connections.py`). While data is decoded, the next data is fetched
   (`fetching.py`). Decoding creates no Python object per record (`wire.records.arrow`).
-- A fetch returns up to 8 MiB, or `kafka.max.partition.fetch.bytes`: Arrow batches below ten thousand rows cost Spark
-  more than they carry.
+- A fetch returns up to 8 MiB, or `kafka.max.partition.fetch.bytes`: Arrow batches of fewer than ten thousand
+  rows have more overhead than content.
 - Checksums are verified unless `kafka.check.crcs` is false. Corrupt data fails the task with the partition's name.
 """
 
@@ -19,7 +19,7 @@ from slackwater.group.errors import PeerError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.spark.source.columns import ConstantColumns, arrow_schema, nullable_headers
 from slackwater.spark.source.connections import get_connection
-from slackwater.spark.source.fetching import PIECE_BYTES, FetchSettings, RangeFetcher
+from slackwater.spark.source.fetching import DEFAULT_FETCH_BYTES, FetchSettings, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.user_errors import as_user_error
 from slackwater.wire.errors import WireError
@@ -46,7 +46,7 @@ class ReadSettings:
         """Derive the settings from the user's options."""
         values = parse_settings(options.kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
         fetch = FetchSettings(
-            piece_bytes=int_value(values, FETCH_BYTES) if FETCH_BYTES in options.kafka else PIECE_BYTES,
+            fetch_bytes=int_value(values, FETCH_BYTES) if FETCH_BYTES in options.kafka else DEFAULT_FETCH_BYTES,
             fetch_max_wait_ms=int_value(values, "fetch.max.wait.ms"),
             client_rack=str(values["client.rack"]),
             read_committed=options.read_committed,

@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.query_run
 
     def _parse(self, offset: Mapping[str, Any]) -> BatchOffset:
-        return from_json(offset, token=self._started_run.token)
+        return from_json(offset, new_checkpoint_id=self._started_run.new_checkpoint_id)
 
     def _limits(self, limit: ReadLimit) -> BatchLimits:
         if isinstance(limit, ReadAllAvailable):

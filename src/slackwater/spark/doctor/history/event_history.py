@@ -1,7 +1,7 @@
 """The history in some paths: complete rows for the verdicts, the event table, and the lines that were not understood.
 
 Invariants:
-- The files are read once, when an `EventHistory` is created. The rows are kept by Spark, in buckets (exchange.py).
+- The files are read once, when an `EventHistory` is created. The rows are kept by Spark, in buckets (buckets.py).
 - Steps that the files do not need, by their summaries, are not planned.
 - The event table has the text of every line. It reads the files again.
 """
@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 
 from slackwater.doctor.events.table import CLUSTER_KINDS, DETAIL
 from slackwater.spark.doctor.history.attribution import fill_group_from_instance, fill_names
-from slackwater.spark.doctor.history.exchange import (
+from slackwater.spark.doctor.history.buckets import (
     BUCKETED,
+    ID_COLUMNS,
     INCOMPLETE,
-    NAMES,
     ROWS,
     bucket_json_rows,
     json_rows,
@@ -33,7 +33,7 @@ from slackwater.spark.doctor.history.reading import LogFiles
 from slackwater.spark.doctor.history.summaries import FileSummaries, FileSummariesParam
 
 _DETAIL_STRUCT: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items())
-_NAMES: Final = ", ".join(f"`{name}` string" for name in NAMES)
+_ID_SCHEMA: Final = ", ".join(f"`{name}` string" for name in ID_COLUMNS)
 _MAX_EXAMPLES: Final = 5
 _NO_TIMESTAMP: Final = "(no date and time that could be read) "
 
@@ -44,7 +44,7 @@ class HistorySource:
 
     paths: Sequence[str]
     cluster: str | None = None
-    below: str | None = None
+    clusters_dir: str | None = None
     """A directory whose subdirectories are clusters, each with its own name."""
     zones: Mapping[str, str] = field(default_factory=dict)
     """Time zones of timestamps without an offset, by a part of the file's path; `zone` for all other files."""
@@ -61,7 +61,7 @@ class EventHistory:
         self._buckets: Final = bucket_count(spark)
         self._undecodable: Final = spark.sparkContext.accumulator(0)
         summaries = spark.sparkContext.accumulator(FileSummaries(), FileSummariesParam())
-        reader = partial(LogReader, dict(source.zones), source.zone, source.cluster, source.below)
+        reader = partial(LogReader, dict(source.zones), source.zone, source.cluster, source.clusters_dir)
         self._files: Final = LogFiles(spark, source.paths, reader, skip_corrupt=source.skip_corrupt)
         self._rows: Final = self._files.bucketed_rows(self._buckets, summaries).localCheckpoint(eager=True)
         self.summaries: Final = summaries.value
@@ -78,7 +78,7 @@ class EventHistory:
         return reduce(DataFrame.unionByName, [bucket(rows, self._buckets) for rows in tables], self._complete)
 
     @property
-    def around(self) -> DataFrame:
+    def cluster_events(self) -> DataFrame:
         """The rows about brokers and topics, which have no group."""
         return self._incomplete.filter(F.col("kind").isin(*CLUSTER_KINDS))
 
@@ -144,23 +144,18 @@ class EventHistory:
         return reduce(DataFrame.unionByName, map(with_json_detail, tables)) if tables else None
 
     def _names(self) -> DataFrame:
-        """The names that stand together in any row."""
+        """The ids that occur in the same row."""
         others = [self._incomplete, *self._live]
         if self._other_rows is not None:
             others.append(self._other_rows)
-        names = [rows.select(*NAMES) for rows in others]
-        return reduce(DataFrame.unionByName, names, self._complete.mapInArrow(names_of_rows, _NAMES))
+        names = [rows.select(*ID_COLUMNS) for rows in others]
+        return reduce(DataFrame.unionByName, names, self._complete.mapInArrow(names_of_rows, _ID_SCHEMA))
 
     def __enter__(self) -> "EventHistory":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def read_history(spark: SparkSession, paths: Sequence[str], **options: object) -> EventHistory:
-    """Read files and directories of logs and of dumped topics; the options are those of `HistorySource`."""
-    return EventHistory(spark, HistorySource(paths, **options))  # type: ignore[arg-type]
 
 
 def bucket_count(spark: SparkSession) -> int:
@@ -182,4 +177,4 @@ def _with_struct_detail(rows: DataFrame) -> DataFrame:
     return rows.withColumn("detail", F.from_json("detail", _DETAIL_STRUCT))
 
 
-__all__ = ["EventHistory", "HistorySource", "bucket", "bucket_count", "read_history", "with_json_detail"]
+__all__ = ["EventHistory", "HistorySource", "bucket", "bucket_count", "with_json_detail"]

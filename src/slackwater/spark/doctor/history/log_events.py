@@ -63,7 +63,7 @@ class LogReader:
     zones: Mapping[str, str]
     zone: str
     cluster: str | None = None
-    clusters_below: str | None = None
+    clusters_dir: str | None = None
     """A directory whose subdirectories are clusters."""
     with_text: bool = True
     """Whether complete rows have the text of their line. All other rows have it."""
@@ -116,9 +116,9 @@ class LogReader:
         return table
 
     def _cluster_of(self, file: str) -> str | None:
-        if self.clusters_below is None:
+        if self.clusters_dir is None:
             return self.cluster
-        return file.rpartition(self.clusters_below.rstrip("/") + "/")[2].partition("/")[0]
+        return file.rpartition(self.clusters_dir.rstrip("/") + "/")[2].partition("/")[0]
 
     def _fill_times(self, file: str, table: pa.Table) -> pa.Table:
         """Give rows without a timestamp the time of the row before."""

@@ -41,7 +41,7 @@ from slackwater.wire.internal_topics.consumer_offsets import (
 )
 
 MINUTE_MS: Final = 60_000
-UNRECOGNIZED: Final = "unrecognized"
+UNDECODABLE: Final = "undecodable"
 COMMIT: Final = "commit"
 _DUMPED: Final = "partition INT, offset BIGINT, timestamp BIGINT, key STRING, value STRING"
 _RECORD_COLUMNS: Final = "cluster STRING, file STRING, position BIGINT, partition INT, offset BIGINT, timestamp BIGINT"
@@ -77,7 +77,7 @@ def offsets_events(records: DataFrame, undecodable: Accumulator[int] | None = No
     """Return the events in records; `undecodable` counts the records that cannot be decoded."""
     # The version in the key tells commits from the rest, so that no record is decoded twice.
     commit = F.hex(F.substring("key", 1, 2)).isin("0000", "0001")
-    others = _decoded(records.filter(~commit), undecodable).filter(F.col("kind") != UNRECOGNIZED)
+    others = _decoded(records.filter(~commit), undecodable).filter(F.col("kind") != UNDECODABLE)
     commits = _decoded(records.filter(commit), undecodable).filter(F.col("kind") == COMMIT)
     return _select(_with_gap(others)).unionByName(_select(_progress(commits)))
 
@@ -85,7 +85,7 @@ def offsets_events(records: DataFrame, undecodable: Accumulator[int] | None = No
 def undecoded(records: DataFrame) -> DataFrame:
     """Return the records that cannot be decoded as (cluster, file, position, text); the text is the error."""
     text = F.concat(F.lit("__consumer_offsets-"), "partition", F.lit("@"), "offset", F.lit(": "), "error")
-    failed = _decoded(records, None).filter(F.col("kind") == UNRECOGNIZED)
+    failed = _decoded(records, None).filter(F.col("kind") == UNDECODABLE)
     return failed.select("cluster", "file", "position", text.alias("text"))
 
 
@@ -154,7 +154,7 @@ def _decoding(
                 common = {name: record[name] for name in _NAMES}
                 rows.extend({**common, **row} for row in decode(record["key"], record["value"]))
             if undecodable is not None:
-                undecodable.add(sum(row["kind"] == UNRECOGNIZED for row in rows))
+                undecodable.add(sum(row["kind"] == UNDECODABLE for row in rows))
             yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
     return decode_batches
@@ -173,7 +173,7 @@ def decode(key: bytes | None, value: bytes | None) -> list[RecordRow]:
         consumer = decode_consumer_group_key(key)
         return [] if consumer is None else _consumer_group(consumer, value)
     except WireError as error:
-        return [{"kind": UNRECOGNIZED, "error": str(error)}]
+        return [{"kind": UNDECODABLE, "error": str(error)}]
 
 
 def _commit(key: OffsetKey, value: bytes | None) -> list[RecordRow]:

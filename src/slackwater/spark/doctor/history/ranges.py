@@ -131,7 +131,7 @@ def _last_line_end(data: bytes) -> int:
 
 
 class LineCount(NamedTuple):
-    """How many lines end between the previous counted position of a range, or its begin, and this one."""
+    """How many lines end between the previous counted position of a range, or its start, and this one."""
 
     name: str
     position: int

@@ -1,11 +1,11 @@
-"""The module that reads a history's files, through Spark's workers or Spark's text source.
+"""Reads the files of a history into rows, and finds the numbers of the lines in the evidence.
 
 Invariants:
 - Workers read plain local files themselves, as byte ranges (ranges.py). Spark reads compressed files and those of other
   file systems as lines. Both come to `LogReader` as blocks of bytes of one file.
 - A line's position grows within its file, whichever tasks read it. In a local file it is the offset of the line; where
   Spark reads, the start of the Hadoop block and the line's number in the task. It is not the line number, which
-  `find_shown_lines` finds for the few lines that are shown.
+  `find_evidence_lines` finds for the few lines that are shown.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slackwater.spark.doctor.history.exchange import (
+from slackwater.spark.doctor.history.buckets import (
     BUCKETED,
     EVENTS,
     ArrowFunction,
@@ -48,7 +48,7 @@ MAX_DRIVER_BYTES: Final = 2**25
 """Line numbers in files of up to this size are counted without a Spark job."""
 _LINE_COUNTS: Final = "name string, position bigint, line_ends bigint, text string"
 
-Place = tuple[str, int]
+LinePosition = tuple[str, int]
 """A file and a position."""
 TablesFunction = Callable[[Iterable[pa.Table]], Iterator[pa.RecordBatch]]
 
@@ -142,23 +142,18 @@ def _lines_of_texts(lines: Sequence[tuple[int, str]]) -> Iterator[LogLine]:
     return (line._replace(position=positions[line.position]) for line in find_lines(b"\n".join(texts)))
 
 
-def raw_lines(spark: SparkSession, paths: Sequence[str], *, skip_corrupt: bool = False) -> DataFrame:
+def raw_lines(
+    spark: SparkSession, paths: Sequence[str], *, endings: Sequence[str] = (), skip_corrupt: bool = False
+) -> DataFrame:
     """Return every line of the files as Spark reads them: (file, position, text)."""
-    return _with_position(read_text(spark, paths, skip_corrupt=skip_corrupt))
+    lines = read_text(spark, paths, endings=endings, skip_corrupt=skip_corrupt)
+    return lines.select(F.input_file_name().alias("file"), _position().alias("position"), F.col("value").alias("text"))
 
 
 def _raw_tables(spark: SparkSession, files: HistoryFiles, *, skip_corrupt: bool) -> list[DataFrame]:
     """Return the lines of the files that Spark reads. With `skip_corrupt` a broken gzip file ends where it breaks."""
     sources = ((files.compressed, COMPRESSED), (files.elsewhere, ()))
-    return [
-        _with_position(read_text(spark, paths, endings=endings, skip_corrupt=skip_corrupt))
-        for paths, endings in sources
-        if paths
-    ]
-
-
-def _with_position(lines: DataFrame) -> DataFrame:
-    return lines.select(F.input_file_name().alias("file"), _position().alias("position"), F.col("value").alias("text"))
+    return [raw_lines(spark, paths, endings=endings, skip_corrupt=skip_corrupt) for paths, endings in sources if paths]
 
 
 def _position() -> Column:
@@ -169,30 +164,34 @@ def _task_numbers(spark: SparkSession, tasks: int) -> DataFrame:
     return spark.range(0, tasks, 1, tasks).toDF("number")
 
 
-# --- the lines that are shown -----------------------------------------------------------------------------------------
+# --- the lines of the evidence ----------------------------------------------------------------------------------------
 
 
-class ShownLine(NamedTuple):
+class NumberedLine(NamedTuple):
     """A line of the evidence: its number in its file, from 1, and its text."""
 
     number: int
     text: str | None
 
 
-def find_shown_lines(spark: SparkSession, paths: Sequence[str], places: Collection[Place]) -> dict[Place, ShownLine]:
-    """Return the lines at these places, as the same paths were read before."""
-    local = {place for place in places if local_path(place[0]) is not None}
-    shown = _shown_local_lines(spark, local) if local else {}
-    if others := set(places) - local:
+def find_evidence_lines(
+    spark: SparkSession, paths: Sequence[str], line_positions: Collection[LinePosition]
+) -> dict[LinePosition, NumberedLine]:
+    """Return the lines at these positions, as the same paths were read before."""
+    local = {line_position for line_position in line_positions if local_path(line_position[0]) is not None}
+    shown = _find_local_lines(spark, local) if local else {}
+    if others := set(line_positions) - local:
         for raw in _raw_tables(spark, list_files(spark, paths), skip_corrupt=True):
-            shown |= find_shown_text_lines(raw, others)
+            shown |= find_evidence_text_lines(raw, others)
     return shown
 
 
-def _shown_local_lines(spark: SparkSession, places: Collection[Place]) -> dict[Place, ShownLine]:
-    """Find lines in local files, which are read up to the last place only."""
+def _find_local_lines(
+    spark: SparkSession, line_positions: Collection[LinePosition]
+) -> dict[LinePosition, NumberedLine]:
+    """Find lines in local files, which are read up to the last position only."""
     positions: dict[str, list[int]] = {}
-    for name, position in places:
+    for name, position in line_positions:
         positions.setdefault(name, []).append(position)
     files = [LocalFile(local_path(name) or "", name, max(offsets) + 1) for name, offsets in sorted(positions.items())]
     return dict(_number_lines(_line_counts(spark, files, positions)))
@@ -218,25 +217,27 @@ def _line_counts(
     return [LineCount(*row) for row in counted.collect()]
 
 
-def _number_lines(counts: Iterable[LineCount]) -> Iterator[tuple[Place, ShownLine]]:
+def _number_lines(counts: Iterable[LineCount]) -> Iterator[tuple[LinePosition, NumberedLine]]:
     """Add up the line ends of each file. At the border of two ranges, the count of the first one comes first."""
     name, total = "", 0
     for count in sorted(counts, key=lambda count: (count.name, count.position, count.text is not None)):
         total = count.line_ends + (total if count.name == name else 0)
         name = count.name
         if count.text is not None:
-            yield (name, count.position), ShownLine(total + 1, count.text)
+            yield (name, count.position), NumberedLine(total + 1, count.text)
 
 
-def find_shown_text_lines(raw: DataFrame, places: Collection[Place]) -> dict[Place, ShownLine]:
-    """Return the lines at these places among all lines that Spark reads (`raw_lines`).
+def find_evidence_text_lines(
+    raw: DataFrame, line_positions: Collection[LinePosition]
+) -> dict[LinePosition, NumberedLine]:
+    """Return the lines at these positions among all lines that Spark reads (`raw_lines`).
 
     A task may read several small files, so the lines' numbers in the task depend on all files.
     """
     # One SQL text: thousands of Column objects would take long to create.
-    positions = ", ".join(map(str, sorted({position for _, position in places})))
-    exact = ", ".join(_literal(f"{file}:{position}") for file, position in sorted(places))
-    names = ", ".join(_literal(file) for file in sorted({file for file, _ in places}))
+    positions = ", ".join(map(str, sorted({position for _, position in line_positions})))
+    exact = ", ".join(_literal(f"{file}:{position}") for file, position in sorted(line_positions))
+    names = ", ".join(_literal(file) for file in sorted({file for file, _ in line_positions}))
     is_shown = F.expr(f"position IN ({positions}) AND concat(file, ':', position) IN ({exact})")
     text = F.substring("text", 1, MAX_LINE_LENGTH).alias("text")
     counted = (
@@ -248,13 +249,13 @@ def find_shown_text_lines(raw: DataFrame, places: Collection[Place]) -> dict[Pla
             F.collect_list(F.when(is_shown, F.struct("position", text))).alias("shown"),
         )
     )
-    shown: dict[Place, ShownLine] = {}
+    shown: dict[LinePosition, NumberedLine] = {}
     name, total = "", 0
     for row in sorted(counted.collect(), key=lambda row: (row.file, row.block)):
         total = total if row.file == name else 0
         for position, line in row.shown:
             number = total + position - row.first + 1
-            shown[row.file, position] = ShownLine(number, unwrap(line).text[:SHOWN_CHARACTERS])
+            shown[row.file, position] = NumberedLine(number, unwrap(line).text[:SHOWN_CHARACTERS])
         name, total = row.file, total + row.lines
     return shown
 

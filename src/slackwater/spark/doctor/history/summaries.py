@@ -111,7 +111,7 @@ def _contents(rows: pa.Table, by_client: NDArray[np.bool_]) -> dict[str, NDArray
     has_kind, has_group = has_value(rows, "kind"), has_value(rows, "group")
     return {
         "incomplete": has_kind & ~is_complete(rows),
-        "around": is_one_of(rows, "kind", CLUSTER_KINDS),
+        "cluster_events": is_one_of(rows, "kind", CLUSTER_KINDS),
         "unrecognized": ~has_value(rows, "template") | (has_kind & ~has_value(rows, "time_ms")),
         "records": is_one_of(rows, "template", (RECORD,)),
         "group_events": is_one_of(rows, "template", (GROUP_EVENT,)),

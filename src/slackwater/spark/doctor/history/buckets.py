@@ -40,7 +40,7 @@ EVENTS: Final = ", ".join(
     )
 )
 """The event table."""
-NAMES: Final = ("cluster", "group", "client", "member", "instance")
+ID_COLUMNS: Final = ("cluster", "group", "client", "member", "instance")
 _BUCKETED: Final = pa.schema([("bucket", pa.int32()), ("rows", pa.binary())])
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -52,8 +52,8 @@ def bucket_rows(rows: pa.Table, buckets: int) -> Iterator[pa.RecordBatch]:
         yield _bucketed({INCOMPLETE: rows.filter(pa.array(~complete))})
         rows = rows.filter(pa.array(complete))
     if rows.num_rows:
-        judged = [name for name in rows.column_names if name not in UNUSED_BY_RULES and name != "text"]
-        yield _bucketed(_by_bucket(rows.select(judged), buckets))
+        used_columns = [name for name in rows.column_names if name not in UNUSED_BY_RULES and name != "text"]
+        yield _bucketed(_by_bucket(rows.select(used_columns), buckets))
 
 
 def bucket_json_rows(buckets: int) -> ArrowFunction:
@@ -85,9 +85,9 @@ def names_of_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for value in batch.column("rows"):
             rows = _read_stream(value.as_buffer())
-            present = [name for name in NAMES if name in rows.column_names]
+            present = [name for name in ID_COLUMNS if name in rows.column_names]
             names = rows.select(present).group_by(present, use_threads=False).aggregate([])
-            yield pa.record_batch({name: _typed(names, name, TEXT) for name in NAMES})
+            yield pa.record_batch({name: _typed(names, name, TEXT) for name in ID_COLUMNS})
 
 
 def to_json_rows(rows: pa.Table) -> pa.RecordBatch:
