@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.records.batch import iter_batches
 from slackwater.wire.records.record import decode_records
 from tests.broker.handlers.members import GROUP, commit, join_stable_group

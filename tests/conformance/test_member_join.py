@@ -4,8 +4,8 @@ import pytest
 
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.member import Callback, FencedInstanceId, GroupMaxSizeReached, MemberState, Wakeup
-from slackwater.group.member.effects import MAX_INT
 from slackwater.group.messages import (
+    MAX_INT,
     FindCoordinator,
     Heartbeat,
     HeartbeatResponse,

@@ -28,17 +28,11 @@ from slackwater.broker.storage.appends import AppendQueue
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.broker.storage.durability import Durability, RunInThread
 from slackwater.broker.storage.producer_ids import ProducerIds
-from slackwater.broker.storage.topics import (
-    EVENTS_TOPIC,
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    Topic,
-    Topics,
-    remove_directories,
-)
+from slackwater.broker.storage.topics import Topic, Topics, remove_directories
 from slackwater.clock import Clock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error
+from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 _MINUTE_MS: Final = 60_000
 

@@ -269,8 +269,8 @@ def list_files(path: Path) -> Iterator[Path]:
 def with_cluster_id(request: "DiagnosisRequest") -> "DiagnosisRequest":
     """Return the request with the cluster's id as its name; fail if this user cannot read its records."""
     from slackwater.cli.options import open_admin
-    from slackwater.client.admin.generations import OFFSETS_TOPIC
     from slackwater.client.admin.group_log import GroupLogFollower
+    from slackwater.group.internal_topics import OFFSETS_TOPIC
 
     with open_admin(request.bootstrap, None) as admin:
         cluster = admin.cluster_id

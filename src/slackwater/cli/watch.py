@@ -213,8 +213,8 @@ class _Watcher:
         self._show_status(snapshot)
 
     def _snapshot(self) -> "ClusterSnapshot":
-        from slackwater.client.admin.generations import EVENTS_TOPIC, OFFSETS_TOPIC
         from slackwater.doctor.alerts.monitor import ClusterSnapshot
+        from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC
 
         names = self._options.groups or self._group_ids()
         described = self._describe(names)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from slackwater.group.errors import Error
 from slackwater.group.message import message
 
+MAX_INT: Final = 2**31 - 1
 NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
 NO_OFFSET: Final = -1

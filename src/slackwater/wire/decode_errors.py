@@ -9,18 +9,8 @@ Invariants:
 import struct
 
 from slackwater.wire.errors import WireError
-from slackwater.wire.schema import (
-    ARRAY,
-    MAX_STRING_BYTES,
-    STRING,
-    STRUCT,
-    UUID,
-    Layout,
-    Message,
-    Shape,
-    Struct,
-    min_bytes,
-)
+from slackwater.wire.fields import MAX_STRING_BYTES
+from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, Layout, Message, Shape, Struct, min_bytes
 
 _VARINT_BYTES = 5
 

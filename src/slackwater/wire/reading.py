@@ -40,9 +40,9 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from slackwater.wire.decode_errors import decode_error
+from slackwater.wire.fields import MAX_STRING_BYTES
 from slackwater.wire.schema import (
     ARRAY,
-    MAX_STRING_BYTES,
     RECORDS,
     STRING,
     STRUCT,

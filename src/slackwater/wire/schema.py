@@ -69,7 +69,6 @@ Bytes = Annotated[bytes, BYTES]
 Records = Annotated[bytes | memoryview, RECORDS]
 
 NO_UUID: Final = bytes(16)
-MAX_STRING_BYTES: Final = 2**15 - 1
 
 
 class V:

@@ -28,7 +28,8 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from slackwater.wire.decode_errors import encode_error
-from slackwater.wire.schema import ARRAY, MAX_STRING_BYTES, STRING, STRUCT, UUID, Layout, Message, Shape, Slot, layout
+from slackwater.wire.fields import MAX_STRING_BYTES
+from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, Layout, Message, Shape, Slot, layout
 
 Piece: TypeAlias = bytes | memoryview
 Write: TypeAlias = Callable[[Message, list[Piece]], None]

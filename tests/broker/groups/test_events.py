@@ -8,8 +8,9 @@ import pytest
 from slackwater.broker.config import Settings
 from slackwater.broker.groups import events as module
 from slackwater.broker.groups.events import MAX_BATCH_EVENTS, MAX_IMMEDIATE, GroupEventStream
-from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
+from slackwater.broker.storage.topics import Topics
 from slackwater.group.events import EventKind, EventSource, GroupEvent
+from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.wire.records.fetched import iter_records
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.server import Server
-from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from slackwater.broker.server import Server
-from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.messages import (
     GroupToFetch,
     OffsetCommit,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.handlers.find_coordinator import NO_TRANSACTIONS
-from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tests.broker.quiet_broker import LISTENER, QuietBroker, QuietClient
 

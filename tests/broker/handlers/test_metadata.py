@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from slackwater.broker.server import Server
-from slackwater.broker.storage.topics import EVENTS_TOPIC, OFFSETS_TOPIC
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 from ..server_client import Client, with_server

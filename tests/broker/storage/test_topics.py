@@ -11,10 +11,11 @@ from slackwater.broker.groups.offsets_store import OffsetsTopicStore
 from slackwater.broker.storage.directory import PARTITION_METADATA, read_topic_id, write_topic_id
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.topics import FILE, OFFSETS_TOPIC, Topic, Topics
+from slackwater.broker.storage.topics import FILE, Topic, Topics
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetFetchResponse, OffsetToCommit
 
 CLOCK = ManualClock()

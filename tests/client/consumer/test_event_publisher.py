@@ -73,10 +73,3 @@ def test_transient_failure_is_survived(kafka: Kafka, events: str) -> None:
     with consumer(kafka) as reader:
         reader.assign([TopicPartition(events, 0)])
         assert len(read(reader, 5)) >= 5
-
-
-def test_pending_events_are_bounded(cluster: ClusterUnderTest, events: str) -> None:
-    with consumer(cluster, cluster.name("g"), group_events_publish=True) as client:
-        publisher = client.engine.publisher
-        assert publisher is not None
-        assert publisher.max_pending == publishing.MAX_PENDING

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slackwater.group.assignors import Assignor, MemberSubscription, TopicInfo, assignor
-from slackwater.group.assignors.consumer_protocol import NO_GENERATION, Assignment, Subscription
+from slackwater.group.assignors.consumer_protocol import Assignment, Subscription
 from slackwater.group.assignors.partitions import NO_PARTITIONS, PartitionsByTopic
+from slackwater.group.messages import NO_GENERATION
 from slackwater.group.topic_partition import TopicPartition
 
 Pairs = dict[str, set[tuple[str, int]]]

@@ -20,9 +20,9 @@ from typing import Final, TypeVar
 
 from slackwater.broker.embedded.backend import MAX_READ_BYTES
 from slackwater.broker.process import Address, show_address
-from slackwater.broker.storage.topics import EVENTS_TOPIC
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
+from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.group.messages import DescribedGroup, DescribedMember
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.envelope import decode_response, encode_request

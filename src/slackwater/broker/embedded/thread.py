@@ -22,9 +22,9 @@ from slackwater.broker.embedded.backend import MAX_READ_BYTES
 from slackwater.broker.process import BrokerOptions, RunningBroker, start_broker
 from slackwater.broker.server import Server
 from slackwater.broker.storage.log.validation import Rejection
-from slackwater.broker.storage.topics import EVENTS_TOPIC
 from slackwater.group.errors import BrokerError, UsageError
 from slackwater.group.events import GroupEvent
+from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.group.messages import (
     DescribedGroup,
     DescribeGroups,

@@ -18,8 +18,9 @@ from typing import Final
 from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.broker.storage.log.partition_log import AppendOrigin
 from slackwater.broker.storage.log.validation import Rejection
-from slackwater.broker.storage.topics import EVENTS_TOPIC, Topics
+from slackwater.broker.storage.topics import Topics
 from slackwater.group.events import GroupEvent
+from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.wire.records.record import Record, encode_batch
 
 MAX_IMMEDIATE: Final = 64

@@ -14,8 +14,9 @@ from slackwater.broker.groups.coordinator_shell import KeyValue
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.validation import Rejection
-from slackwater.broker.storage.topics import OFFSETS_TOPIC, Topic, Topics
+from slackwater.broker.storage.topics import Topic, Topics
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.records.batch import iter_batches
 from slackwater.wire.records.record import BatchBuilder, decode_records
 

@@ -15,8 +15,9 @@ from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic_settings
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.placement import check_assignment
-from slackwater.broker.storage.topics import MAX_PARTITIONS, OFFSETS_TOPIC
+from slackwater.broker.storage.topics import MAX_PARTITIONS
 from slackwater.group.errors import BrokerError, Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.topics import OFFSETS_TOPIC, Topic
+from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import BrokerError, Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,

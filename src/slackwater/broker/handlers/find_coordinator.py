@@ -13,8 +13,8 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.topics import OFFSETS_TOPIC
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0

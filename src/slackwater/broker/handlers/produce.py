@@ -19,8 +19,9 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
-from slackwater.broker.storage.topics import EVENTS_TOPIC, Partition, Topic
+from slackwater.broker.storage.topics import Partition, Topic
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,

@@ -30,11 +30,9 @@ from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 log = logging.getLogger("slackwater.broker.storage.topics")
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-EVENTS_TOPIC: Final = "__group_events"
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL: Final = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC, TRANSACTIONS_TOPIC})
 FILE: Final = "topics.json"
 MAX_PARTITIONS: Final = 10_000

@@ -19,13 +19,11 @@ from slackwater.client.admin.tail import read_newest_first
 from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.events import EventKind, EventSource, GroupEvent, RebalanceWaiting
-from slackwater.group.java_order import string_hash
+from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, offsets_partition
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.errors import WireError
 from slackwater.wire.internal_topics.consumer_offsets import GroupKey, GroupValue, decode_group_value, decode_key
 
-EVENTS_TOPIC: Final = "__group_events"
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 MAX_RECORDS: Final = 50_000
 MAX_SECONDS: Final = 5.0
 # Older `rebalance_waiting` events are obsolete after one of these.
@@ -157,7 +155,7 @@ async def _read_events(cluster: Cluster, group_ids: Collection[str]) -> dict[str
                 group_id = keys.get(record.key or b"")
                 if group_id is None or group_id not in missing or record.value is None:
                     continue
-                event = _decode_event(record.value)
+                event = decode_event(record.value)
                 if event is None or event.source is not EventSource.COORDINATOR:
                     continue
                 latest = events.setdefault(group_id, _LatestEvents())
@@ -171,7 +169,8 @@ async def _read_events(cluster: Cluster, group_ids: Collection[str]) -> dict[str
     return {group_id: latest for group_id, latest in events.items() if latest.generation is not None}
 
 
-def _decode_event(line: bytes) -> GroupEvent | None:
+def decode_event(line: bytes) -> GroupEvent | None:
+    """Decode a record of the events topic; None if it is not an event."""
     try:
         return GroupEvent.from_json(line.decode())
     except (ValueError, KeyError, TypeError):
@@ -204,10 +203,3 @@ async def _read_partition(cluster: Cluster, number: int, missing: set[str], gene
                 generations[key.group] = decode_group_value(record.value)
             if not missing:
                 return
-
-
-def offsets_partition(group_id: str, partitions: int) -> int:
-    """Return the partition of the offsets topic that holds a group: Java's string hash, made positive (CO-01)."""
-    code = string_hash(group_id)
-    signed = code - (1 << 32) if code >= 1 << 31 else code
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

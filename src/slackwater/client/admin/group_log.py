@@ -14,13 +14,14 @@ Invariants:
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from slackwater.client.admin.generations import EVENTS_TOPIC, MAX_RECORDS, OFFSETS_TOPIC, offsets_partition
+from slackwater.client.admin.generations import MAX_RECORDS, decode_event
 from slackwater.client.admin.retries import ensure_connected
 from slackwater.client.admin.tail import read_newest_first, read_range
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.offsets import EARLIEST, LATEST, list_offsets
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.events import GroupEvent
+from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, offsets_partition
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.errors import WireError
@@ -75,7 +76,11 @@ class GroupLogFollower:
         offsets = await self._read_all(cluster, self._readable(OFFSETS_TOPIC, numbers))
         return GroupLogEntries(
             [generation for generation in map(_decode_generation, offsets) if generation is not None],
-            [event for event in map(_decode_event, events) if event is not None],
+            [
+                event
+                for record in events
+                if record.value is not None and (event := decode_event(record.value)) is not None
+            ],
             frozenset(counts) - self._denied,
             frozenset(self._denied),
         )
@@ -138,10 +143,3 @@ def _decode_generation(record: Record) -> LoggedGeneration | None:
     except WireError:
         pass
     return None
-
-
-def _decode_event(record: Record) -> GroupEvent | None:
-    try:
-        return GroupEvent.from_json(record.value.decode()) if record.value is not None else None
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -23,6 +23,7 @@ from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimesta
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.messages import (
+    NO_GENERATION,
     GroupToFetch,
     OffsetCommit,
     OffsetCommitResponse,
@@ -38,7 +39,6 @@ from slackwater.wire.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 
-NO_GENERATION: Final = -1
 NO_MEMBER: Final = ""
 
 Committed = dict[TopicPartition, OffsetAndMetadata]

@@ -13,21 +13,20 @@ from collections import deque
 from typing import Final
 
 from slackwater.client.errors import NetworkError
-from slackwater.client.network.cluster import Cluster
+from slackwater.client.network.cluster import LAST_PRODUCE_VERSION_BY_NAME, Cluster
 from slackwater.client.network.thread import NetworkThread
 from slackwater.client.producer.partitioner import partition_for_key
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.events import GroupEvent
+from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.wire.apis import PRODUCE
 from slackwater.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from slackwater.wire.records.record import Record, encode_batch
 from slackwater.wire.schema import NO_UUID
 
 log = logging.getLogger("slackwater.client.events")
-EVENTS_TOPIC: Final = "__group_events"
 MAX_PENDING: Final = 1_000
 MAX_BATCH: Final = 100
-_LAST_VERSION_BY_NAME: Final = 12
 _MAX_ATTEMPTS: Final = 5
 
 
@@ -41,11 +40,6 @@ class EventPublisher:
         self._pending: deque[GroupEvent] = deque(maxlen=MAX_PENDING)
         self._disabled = False
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def max_pending(self) -> int | None:
-        """The maximum of pending events."""
-        return self._pending.maxlen
 
     def publish(self, event: GroupEvent) -> None:
         """Write this event soon."""
@@ -106,7 +100,7 @@ class EventPublisher:
         connection = await self._cluster.connection_to(leader.leader)
         version = connection.version_of(PRODUCE)
         if topic.topic_id == NO_UUID:
-            version = min(version, _LAST_VERSION_BY_NAME)
+            version = min(version, LAST_PRODUCE_VERSION_BY_NAME)
         data = TopicProduceData(
             name=self._topic,
             topic_id=topic.topic_id,

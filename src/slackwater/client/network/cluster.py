@@ -32,6 +32,7 @@ log = logging.getLogger("slackwater.client.network.cluster")
 R = TypeVar("R", bound=Response)
 DATA: Final = "data"
 COORDINATOR: Final = "coordinator"
+LAST_PRODUCE_VERSION_BY_NAME: Final = 12  # newer versions take topic ids (KIP-516)
 _JITTER: Final = 0.2
 
 

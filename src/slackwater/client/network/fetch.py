@@ -28,7 +28,7 @@ from slackwater.wire.records.batch import end_offset
 from slackwater.wire.records.compression import Buffer
 from slackwater.wire.schema import NO_UUID
 
-LAST_VERSION_BY_NAME: Final = 12  # newer versions take topic ids (KIP-516)
+LAST_FETCH_VERSION_BY_NAME: Final = 12  # newer versions take topic ids (KIP-516)
 _FIRST_VERSION_WITH_SESSIONS: Final = 7
 _STALE_METADATA: Final = frozenset(
     {
@@ -107,7 +107,7 @@ async def send_fetch(
     """Send one Fetch request and return its response."""
     version = connection.version_of(FETCH)
     if request.by_name:
-        version = min(version, LAST_VERSION_BY_NAME)
+        version = min(version, LAST_FETCH_VERSION_BY_NAME)
     return await connection.request(
         _build_request(cluster, request, options, version),
         FetchResponse,

@@ -55,7 +55,7 @@ from slackwater.wire.messages import (
     sync_group,
 )
 
-LAST_VERSION_BY_NAME: Final = 9  # newer versions of OffsetCommit and OffsetFetch take topic ids
+LAST_OFFSETS_VERSION_BY_NAME: Final = 9  # newer versions of OffsetCommit and OffsetFetch take topic ids
 GROUP_KEY: Final = 0
 T = TypeVar("T")
 
@@ -77,7 +77,9 @@ def api_of(request: MemberRequest) -> Api:
 
 def version_of(request: MemberRequest, negotiated: int) -> int:
     """Return the version to send, at most the negotiated one."""
-    return min(negotiated, LAST_VERSION_BY_NAME) if isinstance(request, OffsetCommit | OffsetFetch) else negotiated
+    return (
+        min(negotiated, LAST_OFFSETS_VERSION_BY_NAME) if isinstance(request, OffsetCommit | OffsetFetch) else negotiated
+    )
 
 
 def to_wire(request: MemberRequest, version: int) -> schema.Request:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
-from slackwater.client.network.cluster import Cluster
+from slackwater.client.network.cluster import LAST_PRODUCE_VERSION_BY_NAME, Cluster
 from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.thread import EarliestTimer, NetworkThread
 from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, PartitionQueue, ProducerBatch
@@ -45,7 +45,6 @@ from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
 log = logging.getLogger("slackwater.client.producer")
-LAST_VERSION_BY_NAME: Final = 12
 _JITTER: Final = 0.2
 # After these errors an idempotent producer does not know what was written, and restarts its sequences.
 _RESTARTS_SEQUENCES: Final = frozenset(
@@ -242,7 +241,7 @@ class Sender:
             version = connection.version_of(PRODUCE)
             request = self._request(batches)
             if any(topic.topic_id == NO_UUID for topic in request.topic_data):
-                version = min(version, LAST_VERSION_BY_NAME)
+                version = min(version, LAST_PRODUCE_VERSION_BY_NAME)
             if self._config.acks == 0:
                 connection.send_without_response(request, version=version)
                 response = None

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slackwater.group.assignors.consumer_protocol import NO_GENERATION
 from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
 from slackwater.group.assignors.partitions import BoolArray, IntArray, PartitionsByTopic
 from slackwater.group.java_order import hash_map_order
 from slackwater.group.message import message
+from slackwater.group.messages import NO_GENERATION
 
 
 @message

@@ -27,15 +27,14 @@ from slackwater.group.assignors.records import (
     encode_partitions,
 )
 from slackwater.group.java_order import sorted_as_java
+from slackwater.group.messages import NO_GENERATION
 from slackwater.group.topic_partition import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 NEWEST_VERSION: Final = 3
-NO_GENERATION: Final = -1
 
 __all__ = [
     "NEWEST_VERSION",
-    "NO_GENERATION",
     "PROTOCOL_TYPE",
     "Assignment",
     "MalformedMetadata",

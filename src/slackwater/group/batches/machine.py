@@ -31,10 +31,11 @@ from slackwater.group.batches.effects import (
     HoldPartitions,
     ReleasePartitions,
 )
-from slackwater.group.batches.offset import NO_GENERATION, BatchOffset
+from slackwater.group.batches.offset import BatchOffset
 from slackwater.group.batches.replay import CommittedByPartition, UnfinishedBatch, decide_replay
 from slackwater.group.batches.start_positions import LastRead, StartPosition, after_finished, after_nothing, after_read
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
+from slackwater.group.messages import NO_GENERATION
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition

@@ -11,10 +11,9 @@ Invariants:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from slackwater.group.messages import NO_GENERATION
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
-
-NO_GENERATION = -1
 
 
 @dataclass(frozen=True, slots=True)

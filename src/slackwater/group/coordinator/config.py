@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-MAX_INT = 2**31 - 1
+from slackwater.group.messages import MAX_INT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

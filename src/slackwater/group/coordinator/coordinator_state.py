@@ -8,7 +8,7 @@ from slackwater.group.coordinator.group import ClassicGroup, OffsetsExpiration, 
 from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.coordinator.timers import Timers
 from slackwater.group.errors import Error
-from slackwater.group.java_order import string_hash
+from slackwater.group.internal_topics import offsets_partition
 
 if TYPE_CHECKING:
     from slackwater.group.coordinator.effect_collector import EffectCollector
@@ -50,10 +50,8 @@ class CoordinatorState:
         self.last_write_id = 0
 
     def offsets_partition_of(self, group_id: str) -> int:
-        """Return the partition of the offsets topic that stores a group: Java's hash code modulo the count (CO-01)."""
-        code = string_hash(group_id)
-        signed = code - (1 << 32) if code >= 1 << 31 else code
-        return (0 if signed == -(1 << 31) else abs(signed)) % self.config.offsets_topic_num_partitions
+        """Return the partition of the offsets topic that stores a group (CO-01)."""
+        return offsets_partition(group_id, self.config.offsets_topic_num_partitions)
 
     def unavailable_error(self, group_id: str) -> Error:
         """Return why this coordinator cannot serve a group now, or NONE (CO-02)."""

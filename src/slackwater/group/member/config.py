@@ -13,7 +13,7 @@ from typing import Final
 
 from slackwater.group.assignors import Assignor, CooperativeStickyAssignor, RangeAssignor, RebalanceProtocol
 from slackwater.group.errors import UsageError
-from slackwater.group.member.effects import MAX_INT
+from slackwater.group.messages import MAX_INT
 
 BACKGROUND_REBALANCE_TIMEOUT_MS: Final = 60_000
 JOIN_GROUP_TIMEOUT_LAPSE_MS: Final = 5_000

@@ -18,6 +18,7 @@ from slackwater.group.errors import SlackwaterError
 from slackwater.group.events import GroupEvent
 from slackwater.group.message import message
 from slackwater.group.messages import (
+    MAX_INT,
     FindCoordinator,
     FindCoordinatorResponse,
     Heartbeat,
@@ -35,8 +36,6 @@ from slackwater.group.messages import (
 )
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
-
-MAX_INT = 2**31 - 1
 
 MemberRequest = FindCoordinator | JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 MemberResponse = (

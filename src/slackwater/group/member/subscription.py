@@ -15,10 +15,11 @@ from typing import Final
 
 from slackwater.group.assignors.assignor import TopicInfo
 from slackwater.group.errors import UsageError
+from slackwater.group.internal_topics import OFFSETS_TOPIC, SHARE_GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_GROUPS_TOPIC})
 
 
 class SubscriptionType(Enum):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.broker.storage.log import swap
-from slackwater.broker.storage.log.config import INT_MAX, LogConfig
+from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import CLEANED, LOG
 from slackwater.broker.storage.log.index import TimeIndex
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -32,6 +32,7 @@ from slackwater.broker.storage.log.records import (
     without_records,
 )
 from slackwater.broker.storage.log.segment import Segment
+from slackwater.settings import MAX_INT
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch, iter_batches
 
@@ -180,7 +181,7 @@ def _groups(segments: Sequence[Segment], config: LogConfig) -> Iterator[tuple[Se
         if group and (
             total_bytes > config.segment_bytes
             or _index_bytes([*group, segment], config) > config.segment_index_bytes
-            or segment.next_offset - group[0].base_offset > INT_MAX
+            or segment.next_offset - group[0].base_offset > MAX_INT
         ):
             yield tuple(group)
             group = []

@@ -12,10 +12,10 @@ from enum import Enum
 from typing import Any, Final, Self
 
 from slackwater.group.errors import UsageError
+from slackwater.settings import MAX_INT
 from slackwater.wire.records.batch import HEADER_BYTES, TimestampType
 
 LONG_MAX: Final = (1 << 63) - 1
-INT_MAX: Final = (1 << 31) - 1
 _DAY_MS: Final = 86_400_000
 _POLICIES: Final = ("delete", "compact")
 
@@ -62,8 +62,8 @@ class LogConfig:
             value = getattr(self, field.name)
             if isinstance(value, int) and value < minimum.get(field.name, 0):
                 raise _invalid(field.name, value, f"{minimum.get(field.name, 0)} or more")
-        if self.segment_bytes > INT_MAX:
-            raise _invalid("segment_bytes", self.segment_bytes, f"{INT_MAX} or less; positions have four bytes")
+        if self.segment_bytes > MAX_INT:
+            raise _invalid("segment_bytes", self.segment_bytes, f"{MAX_INT} or less; positions have four bytes")
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise UsageError(
                 f"min.compaction.lag.ms = {self.min_compaction_lag_ms} is above max.compaction.lag.ms = "

@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.checkpoint import Checkpoint
-from slackwater.broker.storage.log.config import INT_MAX, LogConfig
+from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, TIME_INDEX, with_suffix
 from slackwater.broker.storage.log.producer_state import ProducerState, SequencedBatch, last_sequence
 from slackwater.broker.storage.log.segment import Segment
+from slackwater.settings import MAX_INT
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT, MAGIC
 from slackwater.wire.records.crc import crc32c
 
@@ -134,7 +135,7 @@ def scan(segment: Segment, gaps_up_to: int) -> str | None:
 
 def _scan(segment: Segment, view: memoryview, file_size: int, gaps_up_to: int) -> str | None:
     unpack_from, index_batch = HEADER.unpack_from, segment.index_batch
-    at, next_offset, max_offset = 0, segment.base_offset, segment.base_offset + INT_MAX
+    at, next_offset, max_offset = 0, segment.base_offset, segment.base_offset + MAX_INT
     while at < file_size:
         if file_size - at < HEADER_BYTES:
             return f"the last {file_size - at} bytes are shorter than a batch header"

@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from slackwater.broker.storage.log.config import INT_MAX, LogConfig
+from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, file_name, write_at
 from slackwater.broker.storage.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from slackwater.broker.storage.log.records import find_first_record
+from slackwater.settings import MAX_INT
 from slackwater.wire.records.batch import HEADER_BYTES, LENGTH_ENDS_AT, NO_TIMESTAMP, RecordBatch
 from slackwater.wire.records.compression import Buffer
 
@@ -123,7 +124,7 @@ class Segment:
         end, next_offset = self.size, self.next_offset
         self.reset()
         for header in self.iter_headers(0, end):
-            follows = self.next_offset <= header.last_offset <= self.base_offset + INT_MAX
+            follows = self.next_offset <= header.last_offset <= self.base_offset + MAX_INT
             if header.size < HEADER_BYTES or header.position + header.size > end or not follows:
                 break
             self.index_batch(header.size, header.last_offset, header.max_timestamp)
@@ -174,7 +175,7 @@ class Segment:
         filled = self.size + pending_bytes
         if not filled:
             return False
-        if filled > config.segment_bytes - size or last_offset - self.base_offset > INT_MAX:
+        if filled > config.segment_bytes - size or last_offset - self.base_offset > MAX_INT:
             return True
         # As in Kafka, the age is measured by the records' timestamps if they have any.
         first_timestamp = self.first_timestamp if self.size else pending_timestamp
