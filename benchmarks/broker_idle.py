@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.brokers import CLIENT_ID, NONE, PeerFailed, Server, arguments, both, call, heading, report, run
 
-from slackwater.wire.envelope import encode_request, encode_response
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from slackwater.wire.request_response import encode_request, encode_response
 
 TOPIC: Final = "idle"
 PARTITIONS: Final = 50

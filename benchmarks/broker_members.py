@@ -26,12 +26,12 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.frames import FrameReader
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from slackwater.wire.request_response import decode_response, encode_request
 
 TOPIC: Final = "orders"
 SESSION_MS: Final = 1_800_000  # no session expires while the other broker is measured

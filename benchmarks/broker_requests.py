@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.broker_members import TOPIC, Member, stable_groups
 from benchmarks.brokers import CLIENT_ID, PeerFailed, Server, arguments, both, heading, receive_exactly, report, run
 
-from slackwater.wire.envelope import encode_request, encode_response
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,6 +38,7 @@ from slackwater.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from slackwater.wire.request_response import encode_request, encode_response
 from slackwater.wire.schema import Request, Response
 
 PARTITIONS: Final = 50

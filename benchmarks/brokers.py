@@ -31,12 +31,12 @@ from benchmarks.results import add_result
 from scripts.apache_kafka import KafkaFailed, formatted_nodes, free_ports, jars
 
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from slackwater.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from slackwater.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from slackwater.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)

@@ -49,7 +49,7 @@ def appends(path: Path, size: int, megabytes: int, batch_count: int) -> tuple[fl
         for result in log.append_many(buffers, NOW_MS):
             assert isinstance(result, AppendInfo), result
     ours = number // batch_count * batch_count / (time.perf_counter() - began)
-    log.abandon()
+    log.close_unclean()
     fd = os.open(path / "plain", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     began = time.perf_counter()
     for _ in range(number // batch_count):
@@ -75,7 +75,7 @@ def reads(path: Path, size: int, max_bytes: int) -> tuple[float, float]:
     for position in range(0, total, max_bytes):
         os.pread(log.active.fd, max_bytes, position)
     plain = total / 1e6 / (time.perf_counter() - began)
-    log.abandon()
+    log.close_unclean()
     return ours, plain
 
 

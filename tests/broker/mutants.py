@@ -18,11 +18,11 @@ from crc32c import crc32c
 from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.wire.apis import ALTER_CONFIGS, CREATE_PARTITIONS, CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS, Api
 from slackwater.wire.codec import request_type
-from slackwater.wire.envelope import decode_request, encode_request
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import ATTRIBUTES_AT
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import Record, encode_batch
+from slackwater.wire.request_response import decode_request, encode_request
 from slackwater.wire.schema import Request
 from tests.wire.samples import random_message
 

@@ -1,6 +1,6 @@
 """A complete broker without sockets, in virtual time.
 
-Everything between the bytes of a request and the bytes of its response is production code: connections, envelope,
+Everything between the bytes of a request and the bytes of its response is production code: connections, headers,
 handlers, coordinator, logs on disk. Only the transport is a fake. Group timers fire in `pass_ms`.
 """
 
@@ -18,8 +18,8 @@ from slackwater.broker.config import Settings
 from slackwater.broker.connection import Connection
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
-from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.frames import FrameReader
+from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
 LISTENER = ("127.0.0.1", 9092)
@@ -204,7 +204,7 @@ class QuietBroker:
 
     async def _advance(self, ms: int) -> None:
         await self._settle()
-        self.server.pass_group_time(ms)
+        self.server.advance_group_clock(ms)
         await self._settle()
 
     async def _settle(self) -> None:

@@ -12,7 +12,7 @@ from slackwater.broker.config import Settings
 from slackwater.broker.server import Server
 from slackwater.clock import Clock
 from slackwater.wire.codec import response_type
-from slackwater.wire.envelope import decode_response, encode_request
+from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
 DEADLINE_S = 20.0

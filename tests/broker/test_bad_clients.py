@@ -12,11 +12,11 @@ import pytest
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupEvent
-from slackwater.wire.envelope import encode_request
 from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from slackwater.wire.messages.join_group import JoinGroupResponse
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from slackwater.wire.request_response import encode_request
 
 from .broker_process import BrokerProcess, many_files
 from .raw_client import FETCH_V, RawClient, closing

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from slackwater.broker.connection import Connection, RequestContext
-from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request
 
 DEADLINE_S = 10.0

@@ -5,7 +5,7 @@ from typing import cast
 
 from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
-from slackwater.wire.envelope import RequestHeader
+from slackwater.wire.request_response import RequestHeader
 
 
 def request(api_key: int, received_at: float) -> RequestContext:

@@ -150,7 +150,7 @@ def test_group_events_are_counted(tmp_path: Path) -> None:
         assert samples["slackwater_topic_partitions{topic=orders}"] == 2
         assert samples["slackwater_topic_log_bytes{topic=__consumer_offsets}"] > 0
 
-        server.pass_group_time(10_000)
+        server.advance_group_clock(10_000)
         samples = await _scrape(page)
         assert samples["slackwater_groups{state=Empty}"] == 2
         assert samples["slackwater_members_expired_total{timer=session}"] == 2

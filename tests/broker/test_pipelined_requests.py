@@ -9,7 +9,6 @@ import pytest
 from slackwater.broker.handlers import Handler, heartbeat, offset_commit
 from slackwater.group.errors import Error
 from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT
-from slackwater.wire.envelope import decode_response, encode_request, encode_response
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -17,6 +16,7 @@ from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from slackwater.wire.request_response import decode_response, encode_request, encode_response
 from slackwater.wire.schema import Request
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 

@@ -213,9 +213,9 @@ def test_restart_restores_stable_and_empty_groups(tmp_path: Path) -> None:
         assert await state("empty") == ("Empty", 0)
         assert await client.committed("stable", TOPIC, [0]) == [5]
         assert await client.committed("empty", TOPIC, [0]) == [3]
-        server.pass_group_time(9_999)
+        server.advance_group_clock(9_999)
         assert await state("stable") == ("Stable", 1)
-        server.pass_group_time(1)
+        server.advance_group_clock(1)
         assert await state("stable") == ("Empty", 0)
 
     with_server(tmp_path, before, group_clock=clock)

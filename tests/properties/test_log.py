@@ -77,7 +77,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "log"):
-            self.log.abandon()
+            self.log.close_unclean()
             self.folder.cleanup()
             self.fsync.stop()
 
@@ -171,7 +171,7 @@ class LogMachine(RuleBasedStateMachine):
         bases = [segment.base_offset for segment in self.log.segments]
         sizes = {segment.base_offset: segment.size for segment in self.log.segments}
         newest = {segment.base_offset: segment.max_timestamp for segment in self.log.segments}
-        deleted = self.log.retain(self.now_ms)
+        deleted = self.log.delete_expired_segments(self.now_ms)
         assert deleted == bases[: len(deleted)]
         remaining_bytes = sum(sizes.values())
         for base_offset in deleted:
@@ -208,7 +208,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(how=st.sampled_from(["close", "close without flush", "kill"]))
     def restart(self, how: str) -> None:
         if how == "kill":
-            self.log.abandon()
+            self.log.close_unclean()
         else:
             self.log.close(sync=how == "close")
         self.log = self.open()
@@ -220,7 +220,7 @@ class LogMachine(RuleBasedStateMachine):
         size = self.log.active.size
         torn = data.draw(st.integers(1, min(size, 400)), label="torn bytes")
         path = self.log.active.path(LOG)
-        self.log.abandon()
+        self.log.close_unclean()
         path.write_bytes(path.read_bytes()[:-torn])
         complete_bytes = size
         while complete_bytes > size - torn:

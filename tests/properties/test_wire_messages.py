@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from slackwater.wire.apis import APIS, Api
 from slackwater.wire.codec import decode, encode, request_type, response_type
 from slackwater.wire.decode_errors import decode_error
-from slackwater.wire.envelope import decode_request, decode_response, encode_request, encode_response
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import FrameReader, frame
+from slackwater.wire.request_response import decode_request, decode_response, encode_request, encode_response
 from slackwater.wire.schema import Message, Request, layout
 from tests.wire.samples import all_messages, messages, random_message
 

@@ -6,7 +6,7 @@ import subprocess
 from types import TracebackType
 from typing import TypedDict
 
-from slackwater.wire.schema import ARRAY, BYTES, RECORDS, STRUCT, UUID, Layout, Message, Request, Shape, layout
+from slackwater.wire.schema import ARRAY, BYTES, RECORDS, STRUCT, UUID, FieldType, Layout, Message, Request, layout
 from tests.java import java
 
 
@@ -70,32 +70,32 @@ def kafka_json(message: Message, version: int) -> object:
     return _structure(layout(type(message), version), message)
 
 
-def _structure(plan: Layout, value: object) -> dict[str, object]:
+def _structure(struct_layout: Layout, value: object) -> dict[str, object]:
     fields: dict[str, object] = {}
-    for slot in plan.slots + plan.tagged:
-        field_value = getattr(value, slot.name)
-        if slot.tag >= 0 and field_value == slot.default_value():
+    for field in struct_layout.fields + struct_layout.tagged:
+        field_value = getattr(value, field.name)
+        if field.tag >= 0 and field_value == field.default_value():
             continue
-        name = _camel(slot.name)
-        if slot.shape.kind is RECORDS and field_value is not None:
+        name = _camel(field.name)
+        if field.field_type.kind is RECORDS and field_value is not None:
             fields[name + "SizeInBytes"] = len(field_value)
         else:
-            fields[name] = _value(slot.shape, field_value)
+            fields[name] = _value(field.field_type, field_value)
     return fields
 
 
-def _value(shape: Shape, value: object) -> object:
+def _value(field_type: FieldType, value: object) -> object:
     if value is None:
         return None
-    if shape.kind is ARRAY:
+    if field_type.kind is ARRAY:
         assert isinstance(value, list)
-        return [_value(shape.of, item) for item in value]
-    if shape.kind is STRUCT:
-        return _structure(shape.struct, value)
-    if shape.kind is UUID:
+        return [_value(field_type.element_type, item) for item in value]
+    if field_type.kind is STRUCT:
+        return _structure(field_type.struct_layout, value)
+    if field_type.kind is UUID:
         assert isinstance(value, bytes)
         return base64.urlsafe_b64encode(value).decode().rstrip("=")
-    if shape.kind is BYTES:
+    if field_type.kind is BYTES:
         assert isinstance(value, bytes)
         return base64.b64encode(value).decode()
     return value

@@ -16,9 +16,9 @@ from slackwater.wire.schema import (
     STRUCT,
     UINT16,
     UUID,
+    FieldType,
     Layout,
     Message,
-    Shape,
     Struct,
     layout,
 )
@@ -42,23 +42,28 @@ def messages(message: type[Message], version: int) -> st.SearchStrategy[Message]
     return strategy  # type: ignore[return-value]  # the struct of a message layout is a message
 
 
-def _structures(plan: Layout) -> st.SearchStrategy[Struct]:
-    slots = {slot.name: _values(slot.shape, plan.flexible) for slot in plan.slots + plan.tagged}
-    return st.builds(plan.struct, **slots)
+def _structures(struct_layout: Layout) -> st.SearchStrategy[Struct]:
+    fields = {
+        field.name: _values(field.field_type, struct_layout.flexible)
+        for field in struct_layout.fields + struct_layout.tagged
+    }
+    return st.builds(struct_layout.struct, **fields)
 
 
-def _values(shape: Shape, flexible: bool) -> st.SearchStrategy[object]:
-    strategy = _present(shape, flexible)
-    return st.none() | strategy if shape.nullable else strategy
+def _values(field_type: FieldType, flexible: bool) -> st.SearchStrategy[object]:
+    strategy = _present(field_type, flexible)
+    return st.none() | strategy if field_type.nullable else strategy
 
 
-def _present(shape: Shape, flexible: bool) -> st.SearchStrategy[object]:
-    kind = shape.kind
+def _present(field_type: FieldType, flexible: bool) -> st.SearchStrategy[object]:
+    kind = field_type.kind
     if kind is ARRAY:
         # The codec handles short and long arrays of numbers differently.
-        return st.lists(_values(shape.of, flexible), max_size=70 if shape.of.kind.code else 3)
+        return st.lists(
+            _values(field_type.element_type, flexible), max_size=70 if field_type.element_type.kind.code else 3
+        )
     if kind is STRUCT:
-        return _structures(shape.struct)
+        return _structures(field_type.struct_layout)
     if kind is STRING:
         text = st.text(st.characters(codec="utf-8"), max_size=20)
         return text | st.integers(126, 300).map(lambda size: "é" * size)  # around the limits of one-byte varints
@@ -83,20 +88,20 @@ def random_message(rng: random.Random, message: type[Message], version: int, set
     return structure
 
 
-def _random_structure(rng: random.Random, plan: Layout, set_share: float) -> Struct:
-    chosen = [slot for slot in plan.slots + plan.tagged if rng.random() < set_share]
-    return plan.struct(**{slot.name: _random_value(rng, slot.shape, set_share) for slot in chosen})
+def _random_structure(rng: random.Random, struct_layout: Layout, set_share: float) -> Struct:
+    chosen = [field for field in struct_layout.fields + struct_layout.tagged if rng.random() < set_share]
+    return struct_layout.struct(**{field.name: _random_value(rng, field.field_type, set_share) for field in chosen})
 
 
-def _random_value(rng: random.Random, shape: Shape, set_share: float) -> object:
-    kind = shape.kind
-    if shape.nullable and rng.random() < 0.2:
+def _random_value(rng: random.Random, field_type: FieldType, set_share: float) -> object:
+    kind = field_type.kind
+    if field_type.nullable and rng.random() < 0.2:
         return None
     if kind is ARRAY:
-        max_size = 100 if shape.of.kind.code and rng.random() < 0.1 else 3
-        return [_random_value(rng, shape.of, set_share) for _ in range(rng.randint(0, max_size))]
+        max_size = 100 if field_type.element_type.kind.code and rng.random() < 0.1 else 3
+        return [_random_value(rng, field_type.element_type, set_share) for _ in range(rng.randint(0, max_size))]
     if kind is STRUCT:
-        return _random_structure(rng, shape.struct, set_share)
+        return _random_structure(rng, field_type.struct_layout, set_share)
     size = rng.choice((0, 1, 7, 126, 127, 128, 300)) if rng.random() < 0.3 else rng.randint(0, 12)
     if kind is STRING:
         return "".join(rng.choices(string.ascii_letters + "é漢🌊", k=size))

@@ -7,6 +7,8 @@ import pytest
 
 from slackwater.wire import codec
 from slackwater.wire.codec import decode, encode
+from slackwater.wire.decoder_generator import read_source
+from slackwater.wire.encoder_generator import write_source
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from slackwater.wire.messages.describe_client_quotas import DescribeClientQuotasResponse, EntryData, ValueData
@@ -15,9 +17,7 @@ from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupReque
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from slackwater.wire.reading import read_source
 from slackwater.wire.schema import Message
-from slackwater.wire.writing import write_source
 
 JOIN = JoinGroupRequest(
     group_id="g",
@@ -82,7 +82,9 @@ def test_generated_code_is_readable() -> None:
 
 
 def test_package_import_loads_no_messages() -> None:
-    program = "import sys, slackwater.wire.envelope; print([name for name in sys.modules if '.wire.messages' in name])"
+    program = (
+        "import sys, slackwater.wire.request_response;print([name for name in sys.modules if '.wire.messages' in name])"
+    )
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert completed.stdout.strip() == "[]"
 

@@ -37,7 +37,7 @@ def test_negative_size_is_refused() -> None:
 def test_frames_before_a_refused_size_are_returned() -> None:
     reader = FrameReader(max_bytes=10)
     assert reader.feed(frame(b"ok") + b"\x00\x00\x00\x0b" + frame(b"lost")) == [b"ok"]
-    assert "announces 11 bytes" in reader.refused
+    assert "announces 11 bytes" in reader.size_error
     for data in (b"", frame(b"ok")):
         with pytest.raises(WireError, match="announces 11 bytes"):
             reader.feed(data)

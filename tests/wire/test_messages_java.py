@@ -7,8 +7,8 @@ import pytest
 
 from slackwater.wire.apis import APIS, Api
 from slackwater.wire.codec import encode, request_type, response_type
-from slackwater.wire.envelope import decode_request, decode_response, encode_request, encode_response
 from slackwater.wire.errors import WireError
+from slackwater.wire.request_response import decode_request, decode_response, encode_request, encode_response
 from slackwater.wire.schema import Message, Request, Response
 from tests.java import needs_jars
 from tests.wire.message_oracle import MessageOracle, kafka_json

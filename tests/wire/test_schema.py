@@ -17,7 +17,7 @@ from slackwater.wire.schema import (
     String,
     Struct,
     Uuid,
-    V,
+    Versions,
     layout,
 )
 
@@ -25,14 +25,14 @@ from slackwater.wire.schema import (
 @dataclass(slots=True)
 class Inner(Struct):
     number: Int16 = 7
-    text: Annotated[String, V("2+")] = ""
+    text: Annotated[String, Versions("2+")] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared(Struct):
     number: Int16 = 7
-    text: Annotated[String, V("2+")] = ""
-    note: Annotated[String | None, V("3+", tag=0)] = None
+    text: Annotated[String, Versions("2+")] = ""
+    note: Annotated[String | None, Versions("3+", tag=0)] = None
 
 
 @dataclass(slots=True)
@@ -42,24 +42,24 @@ class Sample(Request):
     API: ClassVar = Api(999, "Sample", 0, 3, flexible_from=2, latest_stable=3)
 
     always: Int32 = 1
-    gone: Annotated[Int32, V("0-1")] = 2
-    once: Annotated[Int32, V("1")] = 3
-    late: Annotated[Int32, V("2+", ignorable=True)] = 4
+    gone: Annotated[Int32, Versions("0-1")] = 2
+    once: Annotated[Int32, Versions("1")] = 3
+    late: Annotated[Int32, Versions("2+", ignorable=True)] = 4
     names: list[String] = field(default_factory=list)
     ids: list[Uuid] = field(default_factory=list)
     blobs: list[Bytes] | None = None
-    inner: Annotated[Inner, V("1+")] = field(default_factory=Inner)
-    maybe: Annotated[Inner | None, V("0+", nullable="1+")] = field(default_factory=Inner)
-    tagged_text: Annotated[String | None, V("2+", tag=5)] = None
-    tagged_inner: Annotated[Inner, V("2+", tag=0)] = field(default_factory=Inner)
-    tagged_shared: Annotated[Shared, V("2+", tag=1)] = Shared()
-    shared: Annotated[list[Shared], V("1+")] = field(default_factory=list)
-    tagged_list: Annotated[list[Int32] | None, V("3+", tag=2)] = field(default_factory=list)
-    tagged_id: Annotated[Uuid, V("3+", tag=3)] = NO_UUID
+    inner: Annotated[Inner, Versions("1+")] = field(default_factory=Inner)
+    maybe: Annotated[Inner | None, Versions("0+", nullable="1+")] = field(default_factory=Inner)
+    tagged_text: Annotated[String | None, Versions("2+", tag=5)] = None
+    tagged_inner: Annotated[Inner, Versions("2+", tag=0)] = field(default_factory=Inner)
+    tagged_shared: Annotated[Shared, Versions("2+", tag=1)] = Shared()
+    shared: Annotated[list[Shared], Versions("1+")] = field(default_factory=list)
+    tagged_list: Annotated[list[Int32] | None, Versions("3+", tag=2)] = field(default_factory=list)
+    tagged_id: Annotated[Uuid, Versions("3+", tag=3)] = NO_UUID
 
 
 def names(version: int) -> list[str]:
-    return [slot.name for slot in layout(Sample, version).slots]
+    return [field.name for field in layout(Sample, version).fields]
 
 
 def test_fields_of_each_version() -> None:

@@ -17,8 +17,8 @@ from typing import Final
 from slackwater.broker.config import Settings, dynamic_config
 from slackwater.broker.config.listeners import advertised_address
 from slackwater.broker.connection import Connection, RequestContext
+from slackwater.broker.fetching.delayed_fetches import DelayedFetches
 from slackwater.broker.fetching.sessions import FetchSessions
-from slackwater.broker.fetching.waits import FetchWaits
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
 from slackwater.broker.groups.events import EVENTS_RETENTION_MS, GroupEventStream
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
@@ -76,7 +76,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
         )
-        self.fetch_waits = FetchWaits(loop)
+        self.delayed_fetches = DelayedFetches(loop)
         self.fetch_max_bytes = settings.number("fetch.max.bytes")
         self.events = GroupEventStream(
             self.topics,
@@ -103,18 +103,18 @@ class Broker:
         self.settings.watch(self.topics.configure)
         self.topics.load(clean_shutdown=self.directory.clean_shutdown)
         if (offsets := self.topics.get(OFFSETS_TOPIC)) is not None:  # it keeps the partitions it was made with
-            shards = len(offsets.partitions)
-            self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=shards))
+            partition_count = len(offsets.partitions)
+            self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=partition_count))
         self.groups.load()
         self.settings.watch(self._configure_groups)
 
     def flush_pending(self) -> None:
         """Write the pending appends of this iteration, and those that follow from them."""
-        self._flush_parts()
+        self._flush_once()
         while self.groups.has_pending:
-            self._flush_parts()
+            self._flush_once()
 
-    def _flush_parts(self) -> None:
+    def _flush_once(self) -> None:
         self.appends.flush_pending()
         self.groups.flush_pending()
         self.events.flush_pending()
@@ -149,7 +149,7 @@ class Broker:
 
     def connection_closed(self, connection: Connection) -> None:
         """Drop the waiting fetch of a closed connection."""
-        self.fetch_waits.drop(connection)
+        self.delayed_fetches.drop(connection)
 
     def close(self, *, clean: bool) -> None:
         """Close the logs and the directory; `clean=False` leaves the state that a killed process leaves."""
@@ -159,10 +159,10 @@ class Broker:
         self.directory.close(clean=clean)
 
     def _configure_groups(self) -> None:
-        """Settings were altered; the number of shards stays."""
-        shards = self.groups.config.offsets_topic_num_partitions
+        """Apply changed settings; the number of partitions does not change."""
+        partition_count = self.groups.config.offsets_topic_num_partitions
         config = coordinator_config(self.settings, self.cluster_id)
-        self.groups.reconfigure(replace(config, offsets_topic_num_partitions=shards))
+        self.groups.reconfigure(replace(config, offsets_topic_num_partitions=partition_count))
 
 
 def coordinator_config(settings: Settings, cluster_id: str) -> CoordinatorConfig:

@@ -17,11 +17,11 @@ from time import monotonic
 from typing import Final, Protocol, cast
 
 from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
-from slackwater.wire.envelope import RequestHeader, decode_request, encode_response, response_pieces
+from slackwater.wire.encoder_generator import Piece
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import FrameReader
+from slackwater.wire.request_response import RequestHeader, decode_request, encode_response, response_pieces
 from slackwater.wire.schema import Request, Response
-from slackwater.wire.writing import Piece
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process the requests that these bytes complete (asyncio callback)."""
-        if self._is_closing or self._frames.refused:
+        if self._is_closing or self._frames.size_error:
             return
         self.last_received_at = monotonic()
         try:
@@ -168,8 +168,8 @@ class Connection(asyncio.Protocol):
         self._is_processing = False
         if not queue:
             self._queued_bytes = 0
-            if self._frames.refused and not self._is_closing:
-                self._close_malformed(WireError(self._frames.refused))
+            if self._frames.size_error and not self._is_closing:
+                self._close_malformed(WireError(self._frames.size_error))
         if in_progress or queue or not self._is_reading:
             self._pause_or_resume_reading()
 

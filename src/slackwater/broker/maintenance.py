@@ -4,7 +4,7 @@ Invariants:
 - Nothing blocks the event loop for long: work on whole segments runs in the thread.
 - Compaction cleans one log at a time.
 - A damaged log is logged once and not cleaned until the next start. After a disk error a log is cleaned in the next
-  round. A log that was deleted in the meantime is skipped.
+  run. A log that was deleted in the meantime is skipped.
 """
 
 import asyncio
@@ -32,12 +32,14 @@ class Maintenance:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._cleaning = False
         self._damaged: set[PartitionLog] = set()
-        self._deferred: set[PartitionLog] = set()  # until the next round
+        self._deferred: set[PartitionLog] = set()  # until the next run
 
     def start(self) -> None:
         """Start the timers."""
         settings = self._broker.settings
-        self._every("retention", lambda: settings.number("log.retention.check.interval.ms") / 1000, self.retain)
+        self._every(
+            "retention", lambda: settings.number("log.retention.check.interval.ms") / 1000, self.delete_expired_segments
+        )
         self._every("flush", lambda: FLUSH_ROLLED_S, self._broker.durability.flush_rolled)
         self._every("cleaner", lambda: max(settings.number("log.cleaner.backoff.ms") / 1000, 0.1), self.compact)
         self._every(
@@ -50,11 +52,11 @@ class Maintenance:
             timer.cancel()
         self._timers.clear()
 
-    def retain(self) -> None:
+    def delete_expired_segments(self) -> None:
         """Delete expired segments."""
         now_ms = self._broker.clock.now_ms()
         for partition_log in self._logs():
-            deleted = partition_log.retain(now_ms)
+            deleted = partition_log.delete_expired_segments(now_ms)
             if deleted:
                 log.info("Deleted segments %s of %s.", deleted, partition_log.directory.name)
 
@@ -68,7 +70,7 @@ class Maintenance:
             return
         now_ms = self._broker.clock.now_ms()
         for partition_log in self._logs():
-            partition_log.sweep(now_ms)
+            partition_log.remove_deleted_files(now_ms)
             if partition_log in self._damaged or partition_log in self._deferred:
                 continue
             plan = cleaner.plan(partition_log, now_ms)

@@ -53,32 +53,34 @@ class RunningBroker:
         log.info("Stopped." if clean else "Stopped without a clean shutdown.")
 
 
-async def start_broker(plan: BrokerOptions) -> RunningBroker:
+async def start_broker(options: BrokerOptions) -> RunningBroker:
     """Start a broker on the current event loop."""
     try:
-        server = Server(plan.directory, plan.settings, group_clock=plan.group_clock, advertised=plan.advertised)
+        server = Server(
+            options.directory, options.settings, group_clock=options.group_clock, advertised=options.advertised
+        )
     except OSError as error:
         raise UsageError(
-            f"The data directory {plan.directory} cannot be opened: {error.strerror or error} ({error.filename}). "
+            f"The data directory {options.directory} cannot be opened: {error.strerror or error} ({error.filename}). "
             "Use another directory, or fix this one."
         ) from error
     running = RunningBroker(server)
     try:
-        await server.start(*plan.listen)
-        if plan.metrics is not None:
+        await server.start(*options.listen)
+        if options.metrics is not None:
             # prometheus_client is imported only if the metrics page is enabled.
             from slackwater.broker.metrics_page import MetricsPage
 
             running.page = MetricsPage(server)
-            await running.page.start(*plan.metrics)
+            await running.page.start(*options.metrics)
     except BaseException:
         await server.stop()
         raise
-    log.info("Slackwater %s, node %d, data in %s.", __version__, server.broker.node_id, plan.directory)
-    if plan.settings.ignored:
-        log.warning("Ignored Kafka settings that have no effect here: %s.", ", ".join(plan.settings.ignored))
+    log.info("Slackwater %s, node %d, data in %s.", __version__, server.broker.node_id, options.directory)
+    if options.settings.ignored:
+        log.warning("Ignored Kafka settings that have no effect here: %s.", ", ".join(options.settings.ignored))
     _log_loaded_data(server.broker)
-    _log_addresses(plan, running)
+    _log_addresses(options, running)
     return running
 
 
@@ -98,10 +100,10 @@ def _log_loaded_data(broker: Broker) -> None:
     )
 
 
-def _log_addresses(plan: BrokerOptions, running: RunningBroker) -> None:
-    listening = [("clients", plan.listen[0], running.server.port)]
-    if running.page is not None and plan.metrics is not None:
-        listening.append(("metrics", plan.metrics[0], running.page.port))
+def _log_addresses(options: BrokerOptions, running: RunningBroker) -> None:
+    listening = [("clients", options.listen[0], running.server.port)]
+    if running.page is not None and options.metrics is not None:
+        listening.append(("metrics", options.metrics[0], running.page.port))
     for purpose, host, port in listening:
         log.info("Listening on %s for %s.", show_address(host, port), purpose)
         if not is_loopback(host):

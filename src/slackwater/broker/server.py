@@ -117,7 +117,7 @@ class Server:
         if self._group_timer is not None:
             self._group_timer.cancel()
         if clean:
-            self._end_iteration()
+            self._flush()
             for connection in list(self._connections):
                 connection.close()
         else:
@@ -158,7 +158,9 @@ class Server:
         try:
             handler.handle(self.broker, context, request)
         except Exception:
-            log.exception("The request %s v%d of %s failed.", request.API.name, context.version, context.client_id)
+            log.exception(
+                "The request %s v%d from client %s failed.", request.API.name, context.version, context.client_id
+            )
             if context.response is None:
                 context.respond(handler.error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
 
@@ -180,9 +182,9 @@ class Server:
     def _schedule_flush(self) -> None:
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
-            self._loop.call_soon(self._end_iteration)
+            self._loop.call_soon(self._flush)
 
-    def _end_iteration(self) -> None:
+    def _flush(self) -> None:
         """Write the pending appends, which sends the responses that wait for them."""
         self._is_flush_scheduled = True  # `flush_pending` needs no second iteration for what it causes
         try:
@@ -192,7 +194,7 @@ class Server:
             log.exception("Writing the pending appends failed.")
         self._is_flush_scheduled = False
 
-    def pass_group_time(self, length_ms: int) -> None:
+    def advance_group_clock(self, length_ms: int) -> None:
         """Advance a manual group clock and fire every group timer at its own time."""
         clock = self._group_clock
         assert isinstance(clock, ManualClock)
@@ -200,12 +202,12 @@ class Server:
         while (due_ms := self.broker.groups.next_due_ms()) is not None and due_ms <= until_ms:
             clock.advance_ms(max(due_ms - clock.now_ms(), 0))
             self.broker.groups.tick()
-            self._end_iteration()
+            self._flush()
         clock.advance_ms(until_ms - clock.now_ms())
 
     def _wake_groups_at(self, due_ms: int) -> None:
         if isinstance(self._group_clock, ManualClock) and due_ms > self._group_clock.now_ms():
-            return  # `pass_group_time` fires it
+            return  # `advance_group_clock` fires it
         if self._group_timer is not None:
             self._group_timer.cancel()
         delay_ms = due_ms - self._group_clock.now_ms()
@@ -224,7 +226,7 @@ class Server:
 
     def _work_done(self, future: Future[None], done: Callable[[], object]) -> None:
         if (error := future.exception()) is not None:
-            log.error("Background work failed.", exc_info=error)
+            log.error("A write, flush or cleaning in the disk thread failed.", exc_info=error)
         done()
         self._schedule_flush()
 

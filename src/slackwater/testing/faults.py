@@ -19,7 +19,7 @@ from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers import Handler
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import RequestHeader, encode_response, response_pieces
+from slackwater.wire.request_response import RequestHeader, encode_response, response_pieces
 from slackwater.wire.schema import Response
 
 

@@ -91,7 +91,7 @@ class Kafka(EmbeddedBroker):
             raise UsageError("This broker uses real time; use @pytest.mark.kafka(virtual_time=True).")
         if seconds < 0:
             raise UsageError(f"Cannot advance the time by {seconds} s; use 0 or more.")
-        self._thread().call(lambda server: server.pass_group_time(round(seconds * 1000)))
+        self._thread().call(lambda server: server.advance_group_clock(round(seconds * 1000)))
 
     # --- internal -----------------------------------------------------------------------------------------------------
 

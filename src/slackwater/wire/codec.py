@@ -11,9 +11,9 @@ from typing import Final, TypeVar, cast
 
 from slackwater.wire.apis import Api
 from slackwater.wire.decode_errors import encode_error
-from slackwater.wire.reading import Read, reader
+from slackwater.wire.decoder_generator import Read, reader
+from slackwater.wire.encoder_generator import Piece, Write, writer
 from slackwater.wire.schema import Message, Request, Response, layout
-from slackwater.wire.writing import Piece, Write, writer
 
 M = TypeVar("M", bound=Message)
 

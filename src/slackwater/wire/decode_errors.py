@@ -2,33 +2,33 @@
 
 Invariants:
 - This code runs only after the generated code has failed, so it may be slow.
-- It uses the same layout and refuses whatever the generated code refuses. If every field is valid, the number of bytes
-  is wrong.
+- It uses the same layout and rejects the same messages as the generated code. If every field is valid, the number of
+  bytes is wrong.
 """
 
 import struct
 
 from slackwater.wire.errors import WireError
 from slackwater.wire.fields import MAX_STRING_BYTES
-from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, Layout, Message, Shape, Struct, min_bytes
+from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, FieldType, Layout, Message, Struct, min_bytes
 
 _VARINT_BYTES = 5
 
 
-def decode_error(plan: Layout, title: str, data: bytes, at: int) -> WireError:
+def decode_error(struct_layout: Layout, title: str, data: bytes, at: int) -> WireError:
     """Return the error for bytes that are not a valid message."""
-    decoder = _CheckingDecoder(data, at, plan.flexible)
+    decoder = _CheckingDecoder(data, at, struct_layout.flexible)
     try:
-        decoder.structure(plan, "")
+        decoder.structure(struct_layout, "")
     except _FieldError as error:
         return WireError(f"{title}: {error}.")
     return WireError(f"{title}: {len(data) - decoder.at} bytes follow the end of the message at byte {decoder.at}.")
 
 
-def encode_error(plan: Layout, title: str, message: Message) -> WireError:
+def encode_error(struct_layout: Layout, title: str, message: Message) -> WireError:
     """Return the error for a message that cannot be encoded in this version."""
     try:
-        _check_structure(plan, message, "")
+        _check_structure(struct_layout, message, "")
     except _FieldError as error:
         return WireError(f"{title}: {error}.")
     return WireError(f"{title} cannot be encoded.")
@@ -65,88 +65,88 @@ class _CheckingDecoder:
                 return value
         raise _FieldError(f"{field} has a varint longer than {_VARINT_BYTES} bytes, which ends at byte {self.at}")
 
-    def length(self, shape: Shape, field: str) -> int:
+    def length(self, field_type: FieldType, field: str) -> int:
         """Read a length; -1 is null if the field is nullable."""
         if self.flexible:
             length = self.varint(field) - 1
         else:
-            length = int.from_bytes(self.take(2 if shape.kind is STRING else 4, field), "big", signed=True)
+            length = int.from_bytes(self.take(2 if field_type.kind is STRING else 4, field), "big", signed=True)
         if length < -1:
             raise _FieldError(f"{field} has length {length}")
-        if length == -1 and not shape.nullable:
+        if length == -1 and not field_type.nullable:
             raise _FieldError(f"{field} must not be null")
-        if shape.kind is STRING and length > MAX_STRING_BYTES:
+        if field_type.kind is STRING and length > MAX_STRING_BYTES:
             raise _FieldError(f"{field} takes {length} bytes; the maximum is {MAX_STRING_BYTES}")
         return length
 
-    def structure(self, plan: Layout, path: str) -> None:
-        for slot in plan.slots:
-            self.value(slot.shape, path + slot.name)
-        if plan.flexible:
-            self.tagged(plan, path)
+    def structure(self, struct_layout: Layout, path: str) -> None:
+        for field in struct_layout.fields:
+            self.value(field.field_type, path + field.name)
+        if struct_layout.flexible:
+            self.tagged(struct_layout, path)
 
-    def value(self, shape: Shape, field: str) -> None:
-        kind = shape.kind
+    def value(self, field_type: FieldType, field: str) -> None:
+        kind = field_type.kind
         if kind.code:
             self.take(kind.size, field)
         elif kind is STRUCT:
-            if not shape.nullable or self.take(1, field)[0] < 0x80:
-                self.structure(shape.struct, field + ".")
+            if not field_type.nullable or self.take(1, field)[0] < 0x80:
+                self.structure(field_type.struct_layout, field + ".")
         elif kind is ARRAY:
-            count = self.length(shape, field)
-            least = min_bytes(shape.of, self.flexible)
+            count = self.length(field_type, field)
+            least = min_bytes(field_type.element_type, self.flexible)
             if count * least > self.left():
                 raise _FieldError(
                     f"{field} announces {count} elements of {least} bytes or more; {self.left()} bytes are left"
                 )
             for number in range(count):
-                self.value(shape.of, f"{field}[{number}]")
+                self.value(field_type.element_type, f"{field}[{number}]")
         else:
-            raw = self.take(max(self.length(shape, field), 0), field)
+            raw = self.take(max(self.length(field_type, field), 0), field)
             if kind is STRING:
                 try:
                     raw.decode()
                 except UnicodeDecodeError as error:
                     raise _FieldError(f"{field} is not UTF-8: {error}") from error
 
-    def tagged(self, plan: Layout, path: str) -> None:
-        known = {slot.tag: slot for slot in plan.tagged}
+    def tagged(self, struct_layout: Layout, path: str) -> None:
+        known = {field.tag: field for field in struct_layout.tagged}
         for _ in range(self.varint(f"{path}tagged fields")):
             tag = self.varint(f"{path}tagged fields")
             size = self.varint(f"{path}tagged field {tag}")
-            slot = known.get(tag)
-            if slot is None:
+            field = known.get(tag)
+            if field is None:
                 self.take(size, f"{path}tagged field {tag}")
                 continue
             stop = self.at + size
-            self.value(slot.shape, path + slot.name)
+            self.value(field.field_type, path + field.name)
             if self.at != stop:
-                raise _FieldError(f"{path}{slot.name} should end at byte {stop} by its size, but ends at {self.at}")
+                raise _FieldError(f"{path}{field.name} should end at byte {stop} by its size, but ends at {self.at}")
 
 
-def _check_structure(plan: Layout, value: object, path: str) -> None:
-    for slot in plan.refused:
-        current = getattr(value, slot.name)
-        if current != slot.default_value():
-            raise _FieldError(f"{path}{slot.name} is {current!r}, but does not exist in this version")
-    for slot in plan.slots + plan.tagged:
-        _check(slot.shape, getattr(value, slot.name, None), path + slot.name)
+def _check_structure(struct_layout: Layout, value: object, path: str) -> None:
+    for field in struct_layout.must_be_default:
+        current = getattr(value, field.name)
+        if current != field.default_value():
+            raise _FieldError(f"{path}{field.name} is {current!r}, but does not exist in this version")
+    for field in struct_layout.fields + struct_layout.tagged:
+        _check(field.field_type, getattr(value, field.name, None), path + field.name)
 
 
-def _check(shape: Shape, value: object, field: str) -> None:
-    kind = shape.kind
+def _check(field_type: FieldType, value: object, field: str) -> None:
+    kind = field_type.kind
     if value is None:
-        if not shape.nullable:
+        if not field_type.nullable:
             raise _FieldError(f"{field} is None, but must not be null")
     elif kind is ARRAY:
         if not isinstance(value, list | tuple):
             raise _FieldError(f"{field} is {value!r}, but must be a list")
         for number, each in enumerate(value):
-            _check(shape.of, each, f"{field}[{number}]")
+            _check(field_type.element_type, each, f"{field}[{number}]")
     elif kind is STRUCT:
         if not isinstance(value, Struct):
-            raise _FieldError(f"{field} is {value!r}, but must be a {shape.struct.struct.__name__}")
-        _check_structure(shape.struct, value, field + ".")
+            raise _FieldError(f"{field} is {value!r}, but must be a {field_type.struct_layout.struct.__name__}")
+        _check_structure(field_type.struct_layout, value, field + ".")
     elif kind is STRING:
         _check_string(value, field)
     elif kind.code and kind is not UUID:

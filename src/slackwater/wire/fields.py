@@ -4,7 +4,7 @@ Invariants:
 - The reader never reads past the end and raises only `WireError`.
 - Strings, bytes and arrays have a fixed-size length, or in flexible versions (KIP-482) a compact one: a varint of the
   length plus one. `flexible` selects the form.
-- A length above the remaining bytes is refused before memory is allocated for it.
+- A length above the remaining bytes is rejected before memory is allocated for it.
 """
 
 import struct

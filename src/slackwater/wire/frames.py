@@ -1,10 +1,10 @@
 """Frames: a size in four bytes, then that many bytes.
 
 Invariants:
-- A size below zero or above the limit is refused as soon as its four bytes have arrived; nothing is stored for it.
+- A size below zero or above the limit is rejected as soon as its four bytes have arrived; nothing is stored for it.
 - Bytes arrive in pieces of any size; complete frames come out in order.
-- `feed` returns the frames before a refused size, so that they can be processed. `refused` then contains the reason,
-  and the next call raises, because the position in the stream is lost.
+- `feed` returns the frames before a rejected size, so that they can be processed. `size_error` then contains the
+  reason, and the next call raises, because the position in the stream is lost.
 - The pieces of an incomplete frame are joined once, when the frame is complete.
 """
 
@@ -21,11 +21,11 @@ _SIZE: Final = struct.Struct(">i")
 class FrameReader:
     """Splits the bytes of one connection into frames without their sizes."""
 
-    __slots__ = ("_has_size", "_needed_bytes", "_pieces", "_stored_bytes", "max_bytes", "refused")
+    __slots__ = ("_has_size", "_needed_bytes", "_pieces", "_stored_bytes", "max_bytes", "size_error")
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_bytes = max_bytes
-        self.refused = ""
+        self.size_error = ""
         self._pieces: list[bytes] = []
         self._stored_bytes = 0  # of the pieces
         self._needed_bytes = 0  # the incomplete frame continues when this many bytes are stored; 0 at a boundary
@@ -55,13 +55,13 @@ class FrameReader:
                 self._has_size = False
             self._needed_bytes = 0
         end = len(data)
-        while at < end and not self.refused:
+        while at < end and not self.size_error:
             if end - at < _SIZE.size:
                 self._store(data[at:], _SIZE.size)
                 break
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= self.max_bytes:
-                self.refused = f"A frame announces {size} bytes; 0 to {self.max_bytes} are allowed."
+                self.size_error = f"A frame announces {size} bytes; 0 to {self.max_bytes} are allowed."
                 break
             at += _SIZE.size
             if end - at < size:
@@ -70,8 +70,8 @@ class FrameReader:
                 break
             frames.append(data[at : at + size])
             at += size
-        if self.refused and not frames:
-            raise WireError(self.refused)
+        if self.size_error and not frames:
+            raise WireError(self.size_error)
         return frames
 
     def _store(self, piece: bytes, needed_bytes: int) -> None:

@@ -2,10 +2,10 @@
 
 Rules:
 - Fields are in wire order, with Kafka's names in snake_case and Kafka's defaults.
-- A field without `V` exists in every version of its structure. `V("5+")` gives its first version, `V("2-4")` its first
-  and last. In other versions, decoding sets the default.
-- `X | None` may be null; `V(nullable="1+")` limits that to some versions.
-- `V(tag=0)` is a tagged field (KIP-482): it is encoded only if it differs from its default.
+- A field without `Versions` exists in every version of its structure. `Versions("5+")` gives its first version,
+  `Versions("2-4")` its first and last. In other versions, decoding sets the default.
+- `X | None` may be null; `Versions(nullable="1+")` limits that to some versions.
+- `Versions(tag=0)` is a tagged field (KIP-482): it is encoded only if it differs from its default.
 - A structure that usually equals its default is frozen, so that messages can share one instance.
 - Encoding a value that does not exist in the version is an error, unless the field is `ignorable`, as in Kafka: a
   client must not assume that the broker received it.
@@ -14,8 +14,8 @@ Rules:
     class JoinGroupRequest(Request):
         API: ClassVar = JOIN_GROUP
         group_id: String = ""
-        rebalance_timeout_ms: Annotated[Int32, V("1+", ignorable=True)] = -1
-        group_instance_id: Annotated[String | None, V("5+")] = None
+        rebalance_timeout_ms: Annotated[Int32, Versions("1+", ignorable=True)] = -1
+        group_instance_id: Annotated[String | None, Versions("5+")] = None
         protocols: list[JoinGroupRequestProtocol] = field(default_factory=list)
 
 A UUID is its 16 bytes, all zero if it is absent, because it is compared and used as a key more often than printed.
@@ -71,7 +71,7 @@ Records = Annotated[bytes | memoryview, RECORDS]
 NO_UUID: Final = bytes(16)
 
 
-class V:
+class Versions:
     """The versions of a field and how it is encoded in them."""
 
     __slots__ = ("ignorable", "nullable", "tag", "versions")
@@ -110,32 +110,32 @@ class Response(Message):
     __slots__ = ()
 
 
-class Shape(NamedTuple):
+class FieldType(NamedTuple):
     """The type of a value; arrays have an element, structures have a layout, any type may be nullable."""
 
     kind: WireType
     nullable: bool = False
-    element: "Shape | None" = None
+    element: "FieldType | None" = None
     layout: "Layout | None" = None
 
     @property
-    def of(self) -> "Shape":
+    def element_type(self) -> "FieldType":
         """The element of an array."""
         assert self.element is not None
         return self.element
 
     @property
-    def struct(self) -> "Layout":
+    def struct_layout(self) -> "Layout":
         """The layout of a structure."""
         assert self.layout is not None
         return self.layout
 
 
-class Slot(NamedTuple):
+class VersionedField(NamedTuple):
     """A field in one version; `factory` creates the default if it is a list or a mutable structure."""
 
     name: str
-    shape: Shape
+    field_type: FieldType
     default: object
     factory: type | None
     tag: int
@@ -148,31 +148,31 @@ class Slot(NamedTuple):
 class Layout(NamedTuple):
     """A structure in one version.
 
-    `absent` fields do not exist in the version; those in `refused` must have their default when encoded.
+    `absent` fields do not exist in the version; those in `must_be_default` must have their default when encoded.
     """
 
     struct: type[Struct]
     frozen: bool
     flexible: bool
-    slots: tuple[Slot, ...]
-    tagged: tuple[Slot, ...]
-    absent: tuple[Slot, ...]
-    refused: tuple[Slot, ...]
+    fields: tuple[VersionedField, ...]
+    tagged: tuple[VersionedField, ...]
+    absent: tuple[VersionedField, ...]
+    must_be_default: tuple[VersionedField, ...]
 
     def min_bytes(self) -> int:
         """Return the minimum size of the structure."""
-        return sum(min_bytes(slot.shape, self.flexible) for slot in self.slots) + self.flexible
+        return sum(min_bytes(field.field_type, self.flexible) for field in self.fields) + self.flexible
 
 
-def min_bytes(shape: Shape, flexible: bool) -> int:
+def min_bytes(field_type: FieldType, flexible: bool) -> int:
     """Return the minimum size of a value; it limits the number of elements that an array can announce."""
-    if shape.kind.size:
-        return shape.kind.size
-    if shape.kind is STRUCT:
-        return 1 if shape.nullable else shape.struct.min_bytes()
+    if field_type.kind.size:
+        return field_type.kind.size
+    if field_type.kind is STRUCT:
+        return 1 if field_type.nullable else field_type.struct_layout.min_bytes()
     if flexible:
         return 1
-    return 2 if shape.kind is STRING else 4
+    return 2 if field_type.kind is STRING else 4
 
 
 def layout(message: type[Message], version: int) -> Layout:
@@ -186,63 +186,63 @@ def layout(message: type[Message], version: int) -> Layout:
 
 
 def _layout(struct: type[Struct], version: int, flexible: bool) -> Layout:
-    present: list[Slot] = []
-    absent: list[Slot] = []
-    refused: list[Slot] = []
-    for field in fields(struct):  # type: ignore[arg-type]  # every Struct but the bare bases is a dataclass
-        notes = _notes(field)
-        slot = _slot(field, notes, version, flexible)
+    present: list[VersionedField] = []
+    absent: list[VersionedField] = []
+    must_be_default: list[VersionedField] = []
+    for declared in fields(struct):  # type: ignore[arg-type]  # every Struct but the bare bases is a dataclass
+        notes = _notes(declared)
+        field = _versioned_field(declared, notes, version, flexible)
         if version in notes.versions:
-            present.append(slot)
+            present.append(field)
             continue
-        absent.append(slot)
+        absent.append(field)
         if not notes.ignorable:
-            refused.append(slot)
+            must_be_default.append(field)
     return Layout(
         struct,
         struct.__dataclass_params__.frozen,  # type: ignore[attr-defined]  # every dataclass has it
         flexible,
-        tuple(slot for slot in present if slot.tag < 0),
-        tuple(sorted((slot for slot in present if slot.tag >= 0), key=lambda slot: slot.tag)),
+        tuple(field for field in present if field.tag < 0),
+        tuple(sorted((field for field in present if field.tag >= 0), key=lambda field: field.tag)),
         tuple(absent),
-        tuple(refused),
+        tuple(must_be_default),
     )
 
 
-def _slot(field: Field[object], notes: V, version: int, flexible: bool) -> Slot:
-    shape = _shape(field.type, version, flexible)
-    if shape.nullable and version not in notes.nullable:
-        shape = shape._replace(nullable=False)
-    factory = None if field.default_factory is MISSING else field.default_factory
+def _versioned_field(declared: Field[object], notes: Versions, version: int, flexible: bool) -> VersionedField:
+    field_type = _field_type(declared.type, version, flexible)
+    if field_type.nullable and version not in notes.nullable:
+        field_type = field_type._replace(nullable=False)
+    factory = None if declared.default_factory is MISSING else declared.default_factory
     assert factory is None or isinstance(factory, type)
-    default = None if field.default is MISSING else field.default
-    return Slot(field.name, shape, default, factory, -1 if notes.tag is None else notes.tag)
+    default = None if declared.default is MISSING else declared.default
+    return VersionedField(declared.name, field_type, default, factory, -1 if notes.tag is None else notes.tag)
 
 
-def _notes(field: Field[object]) -> V:
-    for note in getattr(field.type, "__metadata__", ()):
-        if isinstance(note, V):
+def _notes(declared: Field[object]) -> Versions:
+    for note in getattr(declared.type, "__metadata__", ()):
+        if isinstance(note, Versions):
             return note
-    return V()
+    return Versions()
 
 
-def _shape(annotation: object, version: int, flexible: bool) -> Shape:
-    """Convert an annotation such as `Annotated[String | None, V(…)]`."""
+def _field_type(annotation: object, version: int, flexible: bool) -> FieldType:
+    """Convert an annotation such as `Annotated[String | None, Versions(…)]`."""
     if get_origin(annotation) is Annotated:
         inner, *metadata = get_args(annotation)
         for note in metadata:
             if isinstance(note, WireType):
-                return Shape(note)
-        return _shape(inner, version, flexible)
+                return FieldType(note)
+        return _field_type(inner, version, flexible)
     if get_origin(annotation) in (Union, UnionType):
         (inner,) = (part for part in get_args(annotation) if part is not NoneType)
-        return _shape(inner, version, flexible)._replace(nullable=True)
+        return _field_type(inner, version, flexible)._replace(nullable=True)
     if get_origin(annotation) is list:
         (inner,) = get_args(annotation)
-        return Shape(ARRAY, element=_shape(inner, version, flexible))
+        return FieldType(ARRAY, element=_field_type(inner, version, flexible))
     assert isinstance(annotation, type)
     assert issubclass(annotation, Struct)
-    return Shape(STRUCT, layout=_layout(annotation, version, flexible))
+    return FieldType(STRUCT, layout=_layout(annotation, version, flexible))
 
 
 def _versions(text: str) -> range:

@@ -50,9 +50,9 @@ class Consumer:
 
     async def start_waiting(self, max_wait_ms: int = LONG_MS) -> None:
         """Send a fetch and wait until the broker holds it."""
-        waiting = len(self.server.broker.fetch_waits)
+        waiting = len(self.server.broker.delayed_fetches)
         self.client.send(self.next_request(max_wait_ms))
-        await until(lambda: len(self.server.broker.fetch_waits) == waiting + 1)
+        await until(lambda: len(self.server.broker.delayed_fetches) == waiting + 1)
 
     async def response(self) -> FetchResponse:
         """The next response."""
@@ -78,7 +78,7 @@ def test_repeated_fetches_wait_and_return_nothing(tmp_path: Path) -> None:
             response = await consumer.response()
             assert (response.error_code, response.session_id, rows(response)) == (Error.NONE, consumer.session_id, [])
             assert loop.time() - started_at >= SHORT_MS / 1000
-            assert len(server.broker.fetch_waits) == 0
+            assert len(server.broker.delayed_fetches) == 0
         assert server.broker.metrics.requests[FETCH.key].count == before + 5
 
     with_server(tmp_path, scenario)
@@ -92,7 +92,7 @@ def test_append_ends_the_wait_with_records(tmp_path: Path) -> None:
         await send(producer, "t", 1, b"v")
         response = await consumer.response()
         assert (response.session_id, values(response)) == (consumer.session_id, [b"v"])
-        assert len(server.broker.fetch_waits) == 0
+        assert len(server.broker.delayed_fetches) == 0
         assert not any(partition.waiters for partition in topic.partitions)
         # The session continues at the next offset.
         request = fetch_request((topic, 1, 1), session=(consumer.session_id, consumer.epoch + 1))
@@ -189,7 +189,7 @@ def test_closed_connection_leaves_nothing_behind(tmp_path: Path, is_waiting: boo
             await consumer.start_waiting()
         consumer.client.close()
         await until(lambda: server.connections == 0)
-        assert len(server.broker.fetch_waits) == 0
+        assert len(server.broker.delayed_fetches) == 0
         assert not any(partition.waiters for partition in topic.partitions)
 
     with_server(tmp_path, scenario)

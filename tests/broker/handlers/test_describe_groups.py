@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.operations import GROUP_OPERATIONS, NOT_REQUESTED
+from slackwater.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from tests.broker.quiet_broker import QuietBroker
 
 from .members import GROUP, join_stable_group

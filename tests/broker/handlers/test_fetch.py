@@ -49,12 +49,12 @@ def test_fetch_waits_for_an_append(tmp_path: Path) -> None:
         consumer, producer = await Client.connect(server), await Client.connect(server)
         positions = [(topic, index, 0) for index in range(3)]
         consumer.send(fetch_request(*positions, max_wait_ms=LONG_MS))
-        await until(lambda: len(server.broker.fetch_waits) == 1)
+        await until(lambda: len(server.broker.delayed_fetches) == 1)
         await send(producer, "t", 1, b"v")
         response = await consumer.next_response()
         assert isinstance(response, FetchResponse)
         assert values(response) == [b"v"]
-        assert not len(server.broker.fetch_waits)
+        assert not len(server.broker.delayed_fetches)
         assert not any(partition.waiters for partition in topic.partitions)
 
     with_server(tmp_path, scenario)
@@ -81,9 +81,9 @@ def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
         await send(producer, "t", 0, b"0")
         min_bytes = log.size * 3
         consumer.send(fetch_request((topic, 0, 0), (topic, 1, 0), max_wait_ms=LONG_MS, min_bytes=min_bytes))
-        await until(lambda: len(server.broker.fetch_waits) == 1)
+        await until(lambda: len(server.broker.delayed_fetches) == 1)
         await send(producer, "t", 1, b"1")
-        assert len(server.broker.fetch_waits) == 1
+        assert len(server.broker.delayed_fetches) == 1
         await send(producer, "t", 0, b"2")
         response = await consumer.next_response()
         assert isinstance(response, FetchResponse)
@@ -97,7 +97,7 @@ def test_wait_for_min_bytes_ends_at_its_deadline(tmp_path: Path) -> None:
         topic = server.broker.topics.create("t", 1)
         consumer, producer = await Client.connect(server), await Client.connect(server)
         consumer.send(fetch_request((topic, 0, 0), max_wait_ms=300, min_bytes=1 << 20))
-        await until(lambda: len(server.broker.fetch_waits) == 1)
+        await until(lambda: len(server.broker.delayed_fetches) == 1)
         await send(producer, "t", 0, b"v")
         response = await consumer.next_response()
         assert isinstance(response, FetchResponse)
@@ -111,9 +111,9 @@ def test_new_segment_ends_a_wait_for_min_bytes(tmp_path: Path) -> None:
         topic = server.broker.topics.create("t", 1, {"segment.bytes": "100"})
         consumer, producer = await Client.connect(server), await Client.connect(server)
         consumer.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS, min_bytes=1 << 20))
-        await until(lambda: len(server.broker.fetch_waits) == 1)
+        await until(lambda: len(server.broker.delayed_fetches) == 1)
         await send(producer, "t", 0, b"0")
-        assert len(server.broker.fetch_waits) == 1
+        assert len(server.broker.delayed_fetches) == 1
         await send(producer, "t", 0, b"1")
         response = await consumer.next_response()
         assert isinstance(response, FetchResponse)
@@ -129,7 +129,7 @@ def test_deleted_topic_ends_waiting_fetches(tmp_path: Path) -> None:
             topic = server.broker.topics.get("t") or server.broker.topics.create("t", 1)
             client = await Client.connect(server)
             client.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS, min_bytes=min_bytes))
-            await until(lambda: len(server.broker.fetch_waits) == 1)
+            await until(lambda: len(server.broker.delayed_fetches) == 1)
             server.broker.topics.delete(topic)
             response = await client.next_response()
             assert isinstance(response, FetchResponse)
@@ -143,9 +143,9 @@ def test_disconnect_drops_the_waiting_fetch(tmp_path: Path) -> None:
         topic = server.broker.topics.create("t", 1)
         client = await Client.connect(server)
         client.send(fetch_request((topic, 0, 0), max_wait_ms=LONG_MS))
-        await until(lambda: len(server.broker.fetch_waits) == 1)
+        await until(lambda: len(server.broker.delayed_fetches) == 1)
         client.close()
-        await until(lambda: not len(server.broker.fetch_waits))
+        await until(lambda: not len(server.broker.delayed_fetches))
         assert not topic.partitions[0].waiters
 
     with_server(tmp_path, scenario)
@@ -230,7 +230,7 @@ def test_unknown_topics_are_returned_with_the_others(tmp_path: Path) -> None:
             assert rows(await client.request(request, FetchResponse, version))[0].error_code == error
             end = topic.partitions[0].log.log_end_offset
             client.send(fetch_request((gone, 0, 0), (topic, 0, end), (topic, 7, 0), max_wait_ms=LONG_MS), version)
-            await until(lambda: len(server.broker.fetch_waits) == 1)
+            await until(lambda: len(server.broker.delayed_fetches) == 1)
             await send(producer, "t", 0, b"v")
             response = await client.next_response()
             assert isinstance(response, FetchResponse)
@@ -269,7 +269,7 @@ def test_append_to_an_omitted_partition_ends_the_wait(tmp_path: Path) -> None:
         client, producer = await Client.connect(server), await Client.connect(server)
         first = await client.request(fetch_request((topic, 0, 0), (topic, 1, 0), session=(0, 0)), FetchResponse)
         client.send(fetch_request(session=(first.session_id, 1), max_wait_ms=LONG_MS))
-        await until(lambda: len(server.broker.fetch_waits) == 1)
+        await until(lambda: len(server.broker.delayed_fetches) == 1)
         await send(producer, "t", 1, b"v")
         response = await client.next_response()
         assert isinstance(response, FetchResponse)

@@ -7,7 +7,6 @@ from slackwater.group.errors import Error
 from slackwater.wire import apis
 from slackwater.wire.apis import Api
 from slackwater.wire.codec import response_type
-from slackwater.wire.envelope import decode_response, encode_response
 from slackwater.wire.messages.delete_groups import DeleteGroupsRequest
 from slackwater.wire.messages.describe_groups import DescribeGroupsRequest
 from slackwater.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -28,6 +27,7 @@ from slackwater.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from slackwater.wire.messages.sync_group import SyncGroupRequest
+from slackwater.wire.request_response import decode_response, encode_response
 from slackwater.wire.schema import Request
 
 REQUESTS: dict[Api, Request] = {

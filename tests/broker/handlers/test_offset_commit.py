@@ -7,7 +7,6 @@ import pytest
 from slackwater.broker.storage.topics import Partition
 from slackwater.group.coordinator import StoredOffset
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -15,6 +14,7 @@ from slackwater.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from slackwater.wire.records.batch import iter_batches
+from slackwater.wire.request_response import decode_response, encode_request
 from tests.broker.quiet_broker import QuietBroker
 
 from .members import GROUP, join_stable_group

@@ -3,8 +3,8 @@
 Invariants:
 - Layers, from weak to strong: default, static (file and command line), dynamic for all brokers of the cluster, dynamic
   for this broker. A topic setting overrides the broker setting that is its synonym.
-- An unknown setting is rejected with the nearest known name. Kafka settings that have no effect here (`FOREIGN`) are
-  accepted and ignored, because server.properties files contain many of them.
+- An unknown setting is rejected with the nearest known name. Kafka settings that have no effect here
+  (`IGNORED_SETTINGS`) are accepted and ignored, because server.properties files contain many of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value
 
 # Prefixes of Kafka settings that have no effect on a single broker.
-FOREIGN: Final = (
+IGNORED_SETTINGS: Final = (
     "add.partitions.",
     "advertised.",
     "alter.",
@@ -100,7 +100,7 @@ _REPLICATION_FACTORS: Final = ("default.replication.factor", "offsets.topic.repl
 
 def is_foreign(name: str) -> bool:
     """Whether this is a Kafka setting without effect here."""
-    return name not in BROKER_SETTINGS and name.startswith(FOREIGN)
+    return name not in BROKER_SETTINGS and name.startswith(IGNORED_SETTINGS)
 
 
 def find_setting(known: Mapping[str, Setting], name: str) -> Setting:

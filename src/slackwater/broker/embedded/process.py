@@ -25,7 +25,6 @@ from slackwater.group.events import GroupEvent
 from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.group.messages import DescribedGroup, DescribedMember
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -36,6 +35,7 @@ from slackwater.wire.messages.describe_groups import DescribeGroupsRequest, Desc
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from slackwater.wire.records.fetched import iter_records
+from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
 START_TIMEOUT_S: Final = 60.0

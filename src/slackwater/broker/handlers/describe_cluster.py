@@ -6,9 +6,9 @@ v2   fenced brokers (there are none)
 
 from typing import Final
 
+from slackwater.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -7,9 +7,9 @@ v5  flexible
 v6  a missing group is GROUP_ID_NOT_FOUND with a message; in older versions it is Dead, without an error (AD-01)
 """
 
+from slackwater.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.operations import GROUP_OPERATIONS, NOT_REQUESTED
 from slackwater.group import messages
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_groups import (

@@ -4,9 +4,9 @@ Topics are sorted by name, unknown ones included; an empty request means all top
 the client and `max.request.partition.size.limit` allow, and its cursor is the start of the next page.
 """
 
+from slackwater.broker.authorized_operations import TOPIC_OPERATIONS
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.operations import TOPIC_OPERATIONS
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_topic_partitions import (

@@ -7,7 +7,7 @@ v12  flexible; last fetched epoch and diverging epoch (KIP-595)
 v13  topic ids: an unknown id is UNKNOWN_TOPIC_ID, or INCONSISTENT_TOPIC_ID if the session's topic was recreated
 
 Partitions are read in order until `max_bytes` are used up. The first partition with records returns at least one batch,
-however large. With fewer than `min_bytes` the fetch waits (`fetching.waits`) and then reads again. An error ends
+however large. With fewer than `min_bytes` the fetch waits (`delayed_fetches`) and then reads again. An error ends
 the wait. As in Kafka, an unknown topic does not: it is reported together with the other partitions, or at once if there
 are no others.
 
@@ -199,7 +199,7 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     if request.max_wait_ms <= 0 or read.is_complete:
         read.respond()
         return
-    broker.fetch_waits.add(
+    broker.delayed_fetches.add(
         context.connection, read.partitions, request.max_wait_ms, is_satisfied=read.has_enough, end=read.end_wait
     )
 

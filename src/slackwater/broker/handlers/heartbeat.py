@@ -13,8 +13,8 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
-from slackwater.wire.envelope import PreencodedResponse
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.request_response import PreencodedResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> None:

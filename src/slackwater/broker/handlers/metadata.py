@@ -11,9 +11,9 @@ A topic that is created by the request is returned at once, because there is no 
 the order of the request, each once.
 """
 
+from slackwater.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.metadata import (

@@ -197,7 +197,7 @@ class Topics:
             raise
         renamed = []
         for partition in topic.partitions:
-            partition.log.abandon()
+            partition.log.close_unclean()
             with contextlib.suppress(OSError):  # the next start deletes it
                 renamed.append(rename_for_deletion(partition.log.directory, topic.topic_id.hex()))
             partition.wake_waiters()  # waiting fetches get an error
@@ -235,7 +235,7 @@ class Topics:
                 if clean:
                     partition.log.close()
                 else:
-                    partition.log.abandon()
+                    partition.log.close_unclean()
 
     # --- internal -----------------------------------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class Topics:
     def _discard(self, topic: Topic, first: int) -> None:
         """Remove partitions that could not be created; the next start deletes what remains on disk."""
         for partition in topic.partitions[first:]:
-            partition.log.abandon()
+            partition.log.close_unclean()
             shutil.rmtree(partition.log.directory, ignore_errors=True)
         del topic.partitions[first:]
 

@@ -21,7 +21,7 @@ from slackwater.settings import Setting, Value
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 # Settings of other clients, by name and by prefix.
-FOREIGN: Final = frozenset(
+OTHER_CLIENTS_SETTINGS: Final = frozenset(
     [
         *CONSUMER_SETTINGS,
         *PRODUCER_SETTINGS,
@@ -51,7 +51,7 @@ FOREIGN: Final = frozenset(
         "value.serializer",
     ]
 )
-FOREIGN_PREFIXES: Final = (
+OTHER_CLIENTS_PREFIXES: Final = (
     "api.version.",
     "broker.",
     "builtin.features",
@@ -116,7 +116,7 @@ def parse_settings(
 
 
 def _is_foreign(name: str) -> bool:
-    return name in FOREIGN or name.startswith(FOREIGN_PREFIXES)
+    return name in OTHER_CLIENTS_SETTINGS or name.startswith(OTHER_CLIENTS_PREFIXES)
 
 
 def _to_text(value: object) -> str:

@@ -20,10 +20,10 @@ from slackwater.group.errors import Error, PeerError
 from slackwater.version import __version__
 from slackwater.wire.apis import API_VERSIONS, APIS, Api
 from slackwater.wire.codec import response_type
-from slackwater.wire.envelope import decode_response, encode_request
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from slackwater.wire.messages.fetch import FetchResponse
+from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
 MAX_RESPONSE_BYTES: Final = 2**31 - 1

@@ -17,8 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from slackwater.group.assignors.partitions import NO_PARTITIONS, IntArray, PartitionsByTopic
-from slackwater.group.assignors.records import (
+from slackwater.group.assignors.partition_codec import (
     INT16,
     INT32,
     ConsumerProtocolReader,
@@ -26,6 +25,7 @@ from slackwater.group.assignors.records import (
     OverlongArray,
     encode_partitions,
 )
+from slackwater.group.assignors.partitions import NO_PARTITIONS, IntArray, PartitionsByTopic
 from slackwater.group.java_order import sorted_as_java
 from slackwater.group.messages import NO_GENERATION
 from slackwater.group.topic_partition import TopicPartition

@@ -23,9 +23,9 @@ from slackwater.group.assignors.constrained import ConstrainedAssignmentBuilder
 from slackwater.group.assignors.consumer_protocol import Assignment, MalformedMetadata, Subscription
 from slackwater.group.assignors.general import GeneralAssignmentBuilder
 from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
+from slackwater.group.assignors.partition_codec import ConsumerProtocolReader, encode_partitions
 from slackwater.group.assignors.partitions import NO_PARTITIONS, BoolArray, IntArray, PartitionsByTopic
 from slackwater.group.assignors.racks import RackTable
-from slackwater.group.assignors.records import ConsumerProtocolReader, encode_partitions
 from slackwater.group.java_order import sorted_as_java
 from slackwater.group.messages import NO_GENERATION
 from slackwater.group.topic_partition import TopicPartition

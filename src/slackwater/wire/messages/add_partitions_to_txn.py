@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import ADD_PARTITIONS_TO_TXN
-from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -39,11 +39,11 @@ class AddPartitionsToTxnRequest(Request):
 
     API: ClassVar = ADD_PARTITIONS_TO_TXN
 
-    transactions: Annotated[list[AddPartitionsToTxnTransaction], V("4+")] = field(default_factory=list)
-    v3_and_below_transactional_id: Annotated[String, V("0-3")] = ""
-    v3_and_below_producer_id: Annotated[Int64, V("0-3")] = 0
-    v3_and_below_producer_epoch: Annotated[Int16, V("0-3")] = 0
-    v3_and_below_topics: Annotated[list[AddPartitionsToTxnTopic], V("0-3")] = field(default_factory=list)
+    transactions: Annotated[list[AddPartitionsToTxnTransaction], Versions("4+")] = field(default_factory=list)
+    v3_and_below_transactional_id: Annotated[String, Versions("0-3")] = ""
+    v3_and_below_producer_id: Annotated[Int64, Versions("0-3")] = 0
+    v3_and_below_producer_epoch: Annotated[Int16, Versions("0-3")] = 0
+    v3_and_below_topics: Annotated[list[AddPartitionsToTxnTopic], Versions("0-3")] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -77,8 +77,8 @@ class AddPartitionsToTxnResponse(Response):
     API: ClassVar = ADD_PARTITIONS_TO_TXN
 
     throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, V("4+", ignorable=True)] = 0
-    results_by_transaction: Annotated[list[AddPartitionsToTxnResult], V("4+")] = field(default_factory=list)
-    results_by_topic_v3_and_below: Annotated[list[AddPartitionsToTxnTopicResult], V("0-3")] = field(
+    error_code: Annotated[Int16, Versions("4+", ignorable=True)] = 0
+    results_by_transaction: Annotated[list[AddPartitionsToTxnResult], Versions("4+")] = field(default_factory=list)
+    results_by_topic_v3_and_below: Annotated[list[AddPartitionsToTxnTopicResult], Versions("0-3")] = field(
         default_factory=list
     )

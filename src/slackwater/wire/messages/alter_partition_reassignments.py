@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import ALTER_PARTITION_REASSIGNMENTS
-from slackwater.wire.schema import Boolean, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class AlterPartitionReassignmentsRequest(Request):
     API: ClassVar = ALTER_PARTITION_REASSIGNMENTS
 
     timeout_ms: Int32 = 60000
-    allow_replication_factor_change: Annotated[Boolean, V("1+")] = True
+    allow_replication_factor_change: Annotated[Boolean, Versions("1+")] = True
     topics: list[ReassignableTopic] = field(default_factory=list)
 
 
@@ -61,7 +61,7 @@ class AlterPartitionReassignmentsResponse(Response):
     API: ClassVar = ALTER_PARTITION_REASSIGNMENTS
 
     throttle_time_ms: Int32 = 0
-    allow_replication_factor_change: Annotated[Boolean, V("1+", ignorable=True)] = True
+    allow_replication_factor_change: Annotated[Boolean, Versions("1+", ignorable=True)] = True
     error_code: Int16 = 0
     error_message: String | None = ""
     responses: list[ReassignableTopicResponse] = field(default_factory=list)

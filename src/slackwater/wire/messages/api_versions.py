@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import API_VERSIONS
-from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class ApiVersionsRequest(Request):
 
     API: ClassVar = API_VERSIONS
 
-    client_software_name: Annotated[String, V("3+", ignorable=True)] = ""
-    client_software_version: Annotated[String, V("3+", ignorable=True)] = ""
+    client_software_name: Annotated[String, Versions("3+", ignorable=True)] = ""
+    client_software_version: Annotated[String, Versions("3+", ignorable=True)] = ""
 
 
 @dataclass(slots=True)
@@ -61,12 +61,12 @@ class ApiVersionsResponse(Response):
 
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = field(default_factory=list)
-    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
-    supported_features: Annotated[list[SupportedFeatureKey], V("3+", tag=0, ignorable=True)] = field(
+    throttle_time_ms: Annotated[Int32, Versions("1+", ignorable=True)] = 0
+    supported_features: Annotated[list[SupportedFeatureKey], Versions("3+", tag=0, ignorable=True)] = field(
         default_factory=list
     )
-    finalized_features_epoch: Annotated[Int64, V("3+", tag=1, ignorable=True)] = -1
-    finalized_features: Annotated[list[FinalizedFeatureKey], V("3+", tag=2, ignorable=True)] = field(
+    finalized_features_epoch: Annotated[Int64, Versions("3+", tag=1, ignorable=True)] = -1
+    finalized_features: Annotated[list[FinalizedFeatureKey], Versions("3+", tag=2, ignorable=True)] = field(
         default_factory=list
     )
-    zk_migration_ready: Annotated[Boolean, V("3+", tag=3, ignorable=True)] = False
+    zk_migration_ready: Annotated[Boolean, Versions("3+", tag=3, ignorable=True)] = False

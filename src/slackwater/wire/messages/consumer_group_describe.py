@@ -7,7 +7,19 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import CONSUMER_GROUP_DESCRIBE
-from slackwater.wire.schema import NO_UUID, Boolean, Int8, Int16, Int32, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import (
+    NO_UUID,
+    Boolean,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(slots=True)
@@ -50,7 +62,7 @@ class Member(Struct):
     subscribed_topic_regex: String | None = None
     assignment: Assignment = field(default_factory=Assignment)
     target_assignment: Assignment = field(default_factory=Assignment)
-    member_type: Annotated[Int8, V("1+", ignorable=True)] = -1
+    member_type: Annotated[Int8, Versions("1+", ignorable=True)] = -1
 
 
 @dataclass(slots=True)

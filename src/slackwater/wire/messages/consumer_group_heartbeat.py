@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import CONSUMER_GROUP_HEARTBEAT
-from slackwater.wire.schema import NO_UUID, Int16, Int32, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import NO_UUID, Int16, Int32, Request, Response, String, Struct, Uuid, Versions
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class ConsumerGroupHeartbeatRequest(Request):
     rack_id: String | None = None
     rebalance_timeout_ms: Int32 = -1
     subscribed_topic_names: list[String] | None = None
-    subscribed_topic_regex: Annotated[String | None, V("1+")] = None
+    subscribed_topic_regex: Annotated[String | None, Versions("1+")] = None
     server_assignor: String | None = None
     topic_partitions: list[RequestTopicPartitions] | None = None
 

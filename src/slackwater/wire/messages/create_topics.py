@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import CREATE_TOPICS
-from slackwater.wire.schema import NO_UUID, Boolean, Int8, Int16, Int32, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import (
+    NO_UUID,
+    Boolean,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(slots=True)
@@ -69,13 +81,13 @@ class CreatableTopicResult(Struct):
     """One entry of `topics`."""
 
     name: String = ""
-    topic_id: Annotated[Uuid, V("7+", ignorable=True)] = NO_UUID
+    topic_id: Annotated[Uuid, Versions("7+", ignorable=True)] = NO_UUID
     error_code: Int16 = 0
     error_message: String | None = ""
-    topic_config_error_code: Annotated[Int16, V("5+", tag=0, ignorable=True)] = 0
-    num_partitions: Annotated[Int32, V("5+", ignorable=True)] = -1
-    replication_factor: Annotated[Int16, V("5+", ignorable=True)] = -1
-    configs: Annotated[list[CreatableTopicConfigs] | None, V("5+", ignorable=True)] = field(default_factory=list)
+    topic_config_error_code: Annotated[Int16, Versions("5+", tag=0, ignorable=True)] = 0
+    num_partitions: Annotated[Int32, Versions("5+", ignorable=True)] = -1
+    replication_factor: Annotated[Int16, Versions("5+", ignorable=True)] = -1
+    configs: Annotated[list[CreatableTopicConfigs] | None, Versions("5+", ignorable=True)] = field(default_factory=list)
 
 
 @dataclass(slots=True)

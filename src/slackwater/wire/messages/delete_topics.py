@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import DELETE_TOPICS
-from slackwater.wire.schema import NO_UUID, Int16, Int32, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import NO_UUID, Int16, Int32, Request, Response, String, Struct, Uuid, Versions
 
 
 @dataclass(slots=True)
@@ -29,8 +29,8 @@ class DeleteTopicsRequest(Request):
 
     API: ClassVar = DELETE_TOPICS
 
-    topics: Annotated[list[DeleteTopicState], V("6+")] = field(default_factory=list)
-    topic_names: Annotated[list[String], V("1-5", ignorable=True)] = field(default_factory=list)
+    topics: Annotated[list[DeleteTopicState], Versions("6+")] = field(default_factory=list)
+    topic_names: Annotated[list[String], Versions("1-5", ignorable=True)] = field(default_factory=list)
     timeout_ms: Int32 = 0
 
 
@@ -38,10 +38,10 @@ class DeleteTopicsRequest(Request):
 class DeletableTopicResult(Struct):
     """One entry of `responses`."""
 
-    name: Annotated[String | None, V(nullable="6+")] = ""
-    topic_id: Annotated[Uuid, V("6+", ignorable=True)] = NO_UUID
+    name: Annotated[String | None, Versions(nullable="6+")] = ""
+    topic_id: Annotated[Uuid, Versions("6+", ignorable=True)] = NO_UUID
     error_code: Int16 = 0
-    error_message: Annotated[String | None, V("5+", ignorable=True)] = None
+    error_message: Annotated[String | None, Versions("5+", ignorable=True)] = None
 
 
 @dataclass(slots=True)

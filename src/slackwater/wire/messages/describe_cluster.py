@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import DESCRIBE_CLUSTER
-from slackwater.wire.schema import Boolean, Int8, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Int8, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -18,8 +18,8 @@ class DescribeClusterRequest(Request):
     API: ClassVar = DESCRIBE_CLUSTER
 
     include_cluster_authorized_operations: Boolean = False
-    endpoint_type: Annotated[Int8, V("1+")] = 1
-    include_fenced_brokers: Annotated[Boolean, V("2+")] = False
+    endpoint_type: Annotated[Int8, Versions("1+")] = 1
+    include_fenced_brokers: Annotated[Boolean, Versions("2+")] = False
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class DescribeClusterBroker(Struct):
     host: String = ""
     port: Int32 = 0
     rack: String | None = None
-    is_fenced: Annotated[Boolean, V("2+")] = False
+    is_fenced: Annotated[Boolean, Versions("2+")] = False
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class DescribeClusterResponse(Response):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    endpoint_type: Annotated[Int8, V("1+")] = 1
+    endpoint_type: Annotated[Int8, Versions("1+")] = 1
     cluster_id: String = ""
     controller_id: Int32 = -1
     brokers: list[DescribeClusterBroker] = field(default_factory=list)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import DESCRIBE_CONFIGS
-from slackwater.wire.schema import Boolean, Int8, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Int8, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class DescribeConfigsRequest(Request):
 
     resources: list[DescribeConfigsResource] = field(default_factory=list)
     include_synonyms: Boolean = False
-    include_documentation: Annotated[Boolean, V("3+")] = False
+    include_documentation: Annotated[Boolean, Versions("3+")] = False
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ class DescribeConfigsResourceResult(Struct):
     config_source: Int8 = -1
     is_sensitive: Boolean = False
     synonyms: list[DescribeConfigsSynonym] = field(default_factory=list)
-    config_type: Annotated[Int8, V("3+", ignorable=True)] = 0
-    documentation: Annotated[String | None, V("3+", ignorable=True)] = ""
+    config_type: Annotated[Int8, Versions("3+", ignorable=True)] = 0
+    documentation: Annotated[String | None, Versions("3+", ignorable=True)] = ""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import DESCRIBE_GROUPS
-from slackwater.wire.schema import Boolean, Bytes, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Bytes, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class DescribeGroupsRequest(Request):
     API: ClassVar = DESCRIBE_GROUPS
 
     groups: list[String] = field(default_factory=list)
-    include_authorized_operations: Annotated[Boolean, V("3+")] = False
+    include_authorized_operations: Annotated[Boolean, Versions("3+")] = False
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class DescribedGroupMember(Struct):
     """One entry of `members`."""
 
     member_id: String = ""
-    group_instance_id: Annotated[String | None, V("4+", ignorable=True)] = None
+    group_instance_id: Annotated[String | None, Versions("4+", ignorable=True)] = None
     client_id: String = ""
     client_host: String = ""
     member_metadata: Bytes = b""
@@ -42,13 +42,13 @@ class DescribedGroup(Struct):
     """One entry of `groups`."""
 
     error_code: Int16 = 0
-    error_message: Annotated[String | None, V("6+")] = None
+    error_message: Annotated[String | None, Versions("6+")] = None
     group_id: String = ""
     group_state: String = ""
     protocol_type: String = ""
     protocol_data: String = ""
     members: list[DescribedGroupMember] = field(default_factory=list)
-    authorized_operations: Annotated[Int32, V("3+")] = -(2**31)
+    authorized_operations: Annotated[Int32, Versions("3+")] = -(2**31)
 
 
 @dataclass(slots=True)
@@ -57,5 +57,5 @@ class DescribeGroupsResponse(Response):
 
     API: ClassVar = DESCRIBE_GROUPS
 
-    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("1+", ignorable=True)] = 0
     groups: list[DescribedGroup] = field(default_factory=list)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import DESCRIBE_LOG_DIRS
-from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -56,9 +56,9 @@ class DescribeLogDirsResult(Struct):
     error_code: Int16 = 0
     log_dir: String = ""
     topics: list[DescribeLogDirsTopic] = field(default_factory=list)
-    total_bytes: Annotated[Int64, V("4+", ignorable=True)] = -1
-    usable_bytes: Annotated[Int64, V("4+", ignorable=True)] = -1
-    is_cordoned: Annotated[Boolean, V("5+", ignorable=True)] = False
+    total_bytes: Annotated[Int64, Versions("4+", ignorable=True)] = -1
+    usable_bytes: Annotated[Int64, Versions("4+", ignorable=True)] = -1
+    is_cordoned: Annotated[Boolean, Versions("5+", ignorable=True)] = False
 
 
 @dataclass(slots=True)
@@ -68,5 +68,5 @@ class DescribeLogDirsResponse(Response):
     API: ClassVar = DESCRIBE_LOG_DIRS
 
     throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, V("3+", ignorable=True)] = 0
+    error_code: Annotated[Int16, Versions("3+", ignorable=True)] = 0
     results: list[DescribeLogDirsResult] = field(default_factory=list)

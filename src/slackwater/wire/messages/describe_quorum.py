@@ -8,7 +8,19 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import DESCRIBE_QUORUM
-from slackwater.wire.schema import NO_UUID, Int16, Int32, Int64, Request, Response, String, Struct, UInt16, Uuid, V
+from slackwater.wire.schema import (
+    NO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    UInt16,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(slots=True)
@@ -40,10 +52,10 @@ class ReplicaState(Struct):
     """The position of a voter or observer."""
 
     replica_id: Int32 = 0
-    replica_directory_id: Annotated[Uuid, V("2+")] = NO_UUID
+    replica_directory_id: Annotated[Uuid, Versions("2+")] = NO_UUID
     log_end_offset: Int64 = 0
-    last_fetch_timestamp: Annotated[Int64, V("1+", ignorable=True)] = -1
-    last_caught_up_timestamp: Annotated[Int64, V("1+", ignorable=True)] = -1
+    last_fetch_timestamp: Annotated[Int64, Versions("1+", ignorable=True)] = -1
+    last_caught_up_timestamp: Annotated[Int64, Versions("1+", ignorable=True)] = -1
 
 
 @dataclass(slots=True)
@@ -52,7 +64,7 @@ class ResponsePartitionData(Struct):
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    error_message: Annotated[String | None, V("2+", ignorable=True)] = ""
+    error_message: Annotated[String | None, Versions("2+", ignorable=True)] = ""
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
     high_watermark: Int64 = 0
@@ -92,6 +104,6 @@ class DescribeQuorumResponse(Response):
     API: ClassVar = DESCRIBE_QUORUM
 
     error_code: Int16 = 0
-    error_message: Annotated[String | None, V("2+", ignorable=True)] = ""
+    error_message: Annotated[String | None, Versions("2+", ignorable=True)] = ""
     topics: list[ResponseTopicData] = field(default_factory=list)
-    nodes: Annotated[list[Node], V("2+")] = field(default_factory=list)
+    nodes: Annotated[list[Node], Versions("2+")] = field(default_factory=list)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import ELECT_LEADERS
-from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class ElectLeadersRequest(Request):
 
     API: ClassVar = ELECT_LEADERS
 
-    election_type: Annotated[Int8, V("1+")] = 0
+    election_type: Annotated[Int8, Versions("1+")] = 0
     topic_partitions: list[TopicPartitions] | None = field(default_factory=list)
     timeout_ms: Int32 = 60000
 
@@ -55,5 +55,5 @@ class ElectLeadersResponse(Response):
     API: ClassVar = ELECT_LEADERS
 
     throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, V("1+")] = 0
+    error_code: Annotated[Int16, Versions("1+")] = 0
     replica_election_results: list[ReplicaElectionResult] = field(default_factory=list)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import END_TXN
-from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, V
+from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Versions
 
 
 @dataclass(slots=True)
@@ -34,5 +34,5 @@ class EndTxnResponse(Response):
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    producer_id: Annotated[Int64, V("5+", ignorable=True)] = -1
-    producer_epoch: Annotated[Int16, V("5+", ignorable=True)] = -1
+    producer_id: Annotated[Int64, Versions("5+", ignorable=True)] = -1
+    producer_epoch: Annotated[Int16, Versions("5+", ignorable=True)] = -1

@@ -33,7 +33,7 @@ from slackwater.wire.schema import (
     String,
     Struct,
     Uuid,
-    V,
+    Versions,
 )
 
 
@@ -50,21 +50,21 @@ class FetchPartition(Struct):
     """One entry of `partitions`."""
 
     partition: Int32 = 0
-    current_leader_epoch: Annotated[Int32, V("9+", ignorable=True)] = -1
+    current_leader_epoch: Annotated[Int32, Versions("9+", ignorable=True)] = -1
     fetch_offset: Int64 = 0
-    last_fetched_epoch: Annotated[Int32, V("12+")] = -1
-    log_start_offset: Annotated[Int64, V("5+", ignorable=True)] = -1
+    last_fetched_epoch: Annotated[Int32, Versions("12+")] = -1
+    log_start_offset: Annotated[Int64, Versions("5+", ignorable=True)] = -1
     partition_max_bytes: Int32 = 0
-    replica_directory_id: Annotated[Uuid, V("17+", tag=0, ignorable=True)] = NO_UUID
-    high_watermark: Annotated[Int64, V("18+", tag=1, ignorable=True)] = 2**63 - 1
+    replica_directory_id: Annotated[Uuid, Versions("17+", tag=0, ignorable=True)] = NO_UUID
+    high_watermark: Annotated[Int64, Versions("18+", tag=1, ignorable=True)] = 2**63 - 1
 
 
 @dataclass(slots=True)
 class FetchTopic(Struct):
     """One entry of `topics`."""
 
-    topic: Annotated[String, V("4-12", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("13+", ignorable=True)] = NO_UUID
+    topic: Annotated[String, Versions("4-12", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("13+", ignorable=True)] = NO_UUID
     partitions: list[FetchPartition] = field(default_factory=list)
 
 
@@ -72,8 +72,8 @@ class FetchTopic(Struct):
 class ForgottenTopic(Struct):
     """One entry of `forgotten_topics_data`."""
 
-    topic: Annotated[String, V("7-12", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("13+", ignorable=True)] = NO_UUID
+    topic: Annotated[String, Versions("7-12", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("13+", ignorable=True)] = NO_UUID
     partitions: list[Int32] = field(default_factory=list)
 
 
@@ -83,18 +83,18 @@ class FetchRequest(Request):
 
     API: ClassVar = FETCH
 
-    cluster_id: Annotated[String | None, V("12+", tag=0, ignorable=True)] = None
-    replica_id: Annotated[Int32, V("4-14")] = -1
-    replica_state: Annotated[ReplicaState, V("15+", tag=1)] = ReplicaState()
+    cluster_id: Annotated[String | None, Versions("12+", tag=0, ignorable=True)] = None
+    replica_id: Annotated[Int32, Versions("4-14")] = -1
+    replica_state: Annotated[ReplicaState, Versions("15+", tag=1)] = ReplicaState()
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2**31 - 1
     isolation_level: Int8 = 0
-    session_id: Annotated[Int32, V("7+", ignorable=True)] = 0
-    session_epoch: Annotated[Int32, V("7+", ignorable=True)] = -1
+    session_id: Annotated[Int32, Versions("7+", ignorable=True)] = 0
+    session_epoch: Annotated[Int32, Versions("7+", ignorable=True)] = -1
     topics: list[FetchTopic] = field(default_factory=list)
-    forgotten_topics_data: Annotated[list[ForgottenTopic], V("7+")] = field(default_factory=list)
-    rack_id: Annotated[String, V("11+", ignorable=True)] = ""
+    forgotten_topics_data: Annotated[list[ForgottenTopic], Versions("7+")] = field(default_factory=list)
+    rack_id: Annotated[String, Versions("11+", ignorable=True)] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ class PartitionData(Struct):
     error_code: Int16 = 0
     high_watermark: Int64 = 0
     last_stable_offset: Int64 = -1
-    log_start_offset: Annotated[Int64, V("5+", ignorable=True)] = -1
-    diverging_epoch: Annotated[EpochEndOffset, V("12+", tag=0)] = EpochEndOffset()
-    current_leader: Annotated[LeaderIdAndEpoch, V("12+", tag=1)] = LeaderIdAndEpoch()
-    snapshot_id: Annotated[SnapshotId, V("12+", tag=2)] = SnapshotId()
+    log_start_offset: Annotated[Int64, Versions("5+", ignorable=True)] = -1
+    diverging_epoch: Annotated[EpochEndOffset, Versions("12+", tag=0)] = EpochEndOffset()
+    current_leader: Annotated[LeaderIdAndEpoch, Versions("12+", tag=1)] = LeaderIdAndEpoch()
+    snapshot_id: Annotated[SnapshotId, Versions("12+", tag=2)] = SnapshotId()
     aborted_transactions: list[AbortedTransaction] | None = field(default_factory=list)
-    preferred_read_replica: Annotated[Int32, V("11+")] = -1
+    preferred_read_replica: Annotated[Int32, Versions("11+")] = -1
     records: Records | None = None
 
 
@@ -150,8 +150,8 @@ class PartitionData(Struct):
 class FetchableTopicResponse(Struct):
     """One entry of `responses`."""
 
-    topic: Annotated[String, V("4-12", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("13+", ignorable=True)] = NO_UUID
+    topic: Annotated[String, Versions("4-12", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("13+", ignorable=True)] = NO_UUID
     partitions: list[PartitionData] = field(default_factory=list)
 
 
@@ -172,7 +172,7 @@ class FetchResponse(Response):
     API: ClassVar = FETCH
 
     throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, V("7+", ignorable=True)] = 0
-    session_id: Annotated[Int32, V("7+")] = 0
+    error_code: Annotated[Int16, Versions("7+", ignorable=True)] = 0
+    session_id: Annotated[Int32, Versions("7+")] = 0
     responses: list[FetchableTopicResponse] = field(default_factory=list)
-    node_endpoints: Annotated[list[NodeEndpoint], V("16+", tag=0)] = field(default_factory=list)
+    node_endpoints: Annotated[list[NodeEndpoint], Versions("16+", tag=0)] = field(default_factory=list)

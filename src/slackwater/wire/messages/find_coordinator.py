@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import FIND_COORDINATOR
-from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -22,9 +22,9 @@ class FindCoordinatorRequest(Request):
 
     API: ClassVar = FIND_COORDINATOR
 
-    key: Annotated[String, V("0-3")] = ""
-    key_type: Annotated[Int8, V("1+")] = 0
-    coordinator_keys: Annotated[list[String], V("4+")] = field(default_factory=list)
+    key: Annotated[String, Versions("0-3")] = ""
+    key_type: Annotated[Int8, Versions("1+")] = 0
+    coordinator_keys: Annotated[list[String], Versions("4+")] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -45,10 +45,10 @@ class FindCoordinatorResponse(Response):
 
     API: ClassVar = FIND_COORDINATOR
 
-    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
-    error_code: Annotated[Int16, V("0-3")] = 0
-    error_message: Annotated[String | None, V("1-3", ignorable=True)] = ""
-    node_id: Annotated[Int32, V("0-3")] = 0
-    host: Annotated[String, V("0-3")] = ""
-    port: Annotated[Int32, V("0-3")] = 0
-    coordinators: Annotated[list[Coordinator], V("4+")] = field(default_factory=list)
+    throttle_time_ms: Annotated[Int32, Versions("1+", ignorable=True)] = 0
+    error_code: Annotated[Int16, Versions("0-3")] = 0
+    error_message: Annotated[String | None, Versions("1-3", ignorable=True)] = ""
+    node_id: Annotated[Int32, Versions("0-3")] = 0
+    host: Annotated[String, Versions("0-3")] = ""
+    port: Annotated[Int32, Versions("0-3")] = 0
+    coordinators: Annotated[list[Coordinator], Versions("4+")] = field(default_factory=list)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import HEARTBEAT
-from slackwater.wire.schema import Int16, Int32, Request, Response, String, V
+from slackwater.wire.schema import Int16, Int32, Request, Response, String, Versions
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class HeartbeatRequest(Request):
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""
-    group_instance_id: Annotated[String | None, V("3+")] = None
+    group_instance_id: Annotated[String | None, Versions("3+")] = None
 
 
 @dataclass(slots=True)
@@ -31,5 +31,5 @@ class HeartbeatResponse(Response):
 
     API: ClassVar = HEARTBEAT
 
-    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("1+", ignorable=True)] = 0
     error_code: Int16 = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import INIT_PRODUCER_ID
-from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, V
+from slackwater.wire.schema import Boolean, Int16, Int32, Int64, Request, Response, String, Versions
 
 
 @dataclass(slots=True)
@@ -23,10 +23,10 @@ class InitProducerIdRequest(Request):
 
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0
-    producer_id: Annotated[Int64, V("3+")] = -1
-    producer_epoch: Annotated[Int16, V("3+")] = -1
-    enable2_pc: Annotated[Boolean, V("6+")] = False
-    keep_prepared_txn: Annotated[Boolean, V("6+")] = False
+    producer_id: Annotated[Int64, Versions("3+")] = -1
+    producer_epoch: Annotated[Int16, Versions("3+")] = -1
+    enable2_pc: Annotated[Boolean, Versions("6+")] = False
+    keep_prepared_txn: Annotated[Boolean, Versions("6+")] = False
 
 
 @dataclass(slots=True)
@@ -39,5 +39,5 @@ class InitProducerIdResponse(Response):
     error_code: Int16 = 0
     producer_id: Int64 = -1
     producer_epoch: Int16 = 0
-    ongoing_txn_producer_id: Annotated[Int64, V("6+")] = -1
-    ongoing_txn_producer_epoch: Annotated[Int16, V("6+")] = -1
+    ongoing_txn_producer_id: Annotated[Int64, Versions("6+")] = -1
+    ongoing_txn_producer_epoch: Annotated[Int16, Versions("6+")] = -1

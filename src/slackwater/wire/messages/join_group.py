@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import JOIN_GROUP
-from slackwater.wire.schema import Boolean, Bytes, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Boolean, Bytes, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -34,12 +34,12 @@ class JoinGroupRequest(Request):
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0
-    rebalance_timeout_ms: Annotated[Int32, V("1+", ignorable=True)] = -1
+    rebalance_timeout_ms: Annotated[Int32, Versions("1+", ignorable=True)] = -1
     member_id: String = ""
-    group_instance_id: Annotated[String | None, V("5+")] = None
+    group_instance_id: Annotated[String | None, Versions("5+")] = None
     protocol_type: String = ""
     protocols: list[JoinGroupRequestProtocol] = field(default_factory=list)
-    reason: Annotated[String | None, V("8+", ignorable=True)] = None
+    reason: Annotated[String | None, Versions("8+", ignorable=True)] = None
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class JoinGroupResponseMember(Struct):
     """One entry of `members`."""
 
     member_id: String = ""
-    group_instance_id: Annotated[String | None, V("5+", ignorable=True)] = None
+    group_instance_id: Annotated[String | None, Versions("5+", ignorable=True)] = None
     metadata: Bytes = b""
 
 
@@ -57,12 +57,12 @@ class JoinGroupResponse(Response):
 
     API: ClassVar = JOIN_GROUP
 
-    throttle_time_ms: Annotated[Int32, V("2+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("2+", ignorable=True)] = 0
     error_code: Int16 = 0
     generation_id: Int32 = -1
-    protocol_type: Annotated[String | None, V("7+", ignorable=True)] = None
-    protocol_name: Annotated[String | None, V(nullable="7+")] = ""
+    protocol_type: Annotated[String | None, Versions("7+", ignorable=True)] = None
+    protocol_name: Annotated[String | None, Versions(nullable="7+")] = ""
     leader: String = ""
-    skip_assignment: Annotated[Boolean, V("9+")] = False
+    skip_assignment: Annotated[Boolean, Versions("9+")] = False
     member_id: String = ""
     members: list[JoinGroupResponseMember] = field(default_factory=list)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import LEAVE_GROUP
-from slackwater.wire.schema import Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class MemberIdentity(Struct):
 
     member_id: String = ""
     group_instance_id: String | None = None
-    reason: Annotated[String | None, V("5+", ignorable=True)] = None
+    reason: Annotated[String | None, Versions("5+", ignorable=True)] = None
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class LeaveGroupRequest(Request):
     API: ClassVar = LEAVE_GROUP
 
     group_id: String = ""
-    member_id: Annotated[String, V("0-2")] = ""
-    members: Annotated[list[MemberIdentity], V("3+")] = field(default_factory=list)
+    member_id: Annotated[String, Versions("0-2")] = ""
+    members: Annotated[list[MemberIdentity], Versions("3+")] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -49,6 +49,6 @@ class LeaveGroupResponse(Response):
 
     API: ClassVar = LEAVE_GROUP
 
-    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("1+", ignorable=True)] = 0
     error_code: Int16 = 0
-    members: Annotated[list[MemberResponse], V("3+")] = field(default_factory=list)
+    members: Annotated[list[MemberResponse], Versions("3+")] = field(default_factory=list)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import LIST_CONFIG_RESOURCES
-from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int8, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class ListConfigResourcesRequest(Request):
 
     API: ClassVar = LIST_CONFIG_RESOURCES
 
-    resource_types: Annotated[list[Int8], V("1+")] = field(default_factory=list)
+    resource_types: Annotated[list[Int8], Versions("1+")] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class ConfigResource(Struct):
     """One entry of `config_resources`."""
 
     resource_name: String = ""
-    resource_type: Annotated[Int8, V("1+", ignorable=True)] = 16
+    resource_type: Annotated[Int8, Versions("1+", ignorable=True)] = 16
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import LIST_GROUPS
-from slackwater.wire.schema import Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -20,8 +20,8 @@ class ListGroupsRequest(Request):
 
     API: ClassVar = LIST_GROUPS
 
-    states_filter: Annotated[list[String], V("4+")] = field(default_factory=list)
-    types_filter: Annotated[list[String], V("5+")] = field(default_factory=list)
+    states_filter: Annotated[list[String], Versions("4+")] = field(default_factory=list)
+    types_filter: Annotated[list[String], Versions("5+")] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class ListedGroup(Struct):
 
     group_id: String = ""
     protocol_type: String = ""
-    group_state: Annotated[String, V("4+", ignorable=True)] = ""
-    group_type: Annotated[String, V("5+", ignorable=True)] = ""
+    group_state: Annotated[String, Versions("4+", ignorable=True)] = ""
+    group_type: Annotated[String, Versions("5+", ignorable=True)] = ""
 
 
 @dataclass(slots=True)
@@ -40,6 +40,6 @@ class ListGroupsResponse(Response):
 
     API: ClassVar = LIST_GROUPS
 
-    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("1+", ignorable=True)] = 0
     error_code: Int16 = 0
     groups: list[ListedGroup] = field(default_factory=list)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import LIST_OFFSETS
-from slackwater.wire.schema import Int8, Int16, Int32, Int64, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int8, Int16, Int32, Int64, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class ListOffsetsPartition(Struct):
     """One entry of `partitions`."""
 
     partition_index: Int32 = 0
-    current_leader_epoch: Annotated[Int32, V("4+", ignorable=True)] = -1
+    current_leader_epoch: Annotated[Int32, Versions("4+", ignorable=True)] = -1
     timestamp: Int64 = 0
 
 
@@ -44,9 +44,9 @@ class ListOffsetsRequest(Request):
     API: ClassVar = LIST_OFFSETS
 
     replica_id: Int32 = 0
-    isolation_level: Annotated[Int8, V("2+")] = 0
+    isolation_level: Annotated[Int8, Versions("2+")] = 0
     topics: list[ListOffsetsTopic] = field(default_factory=list)
-    timeout_ms: Annotated[Int32, V("10+", ignorable=True)] = 0
+    timeout_ms: Annotated[Int32, Versions("10+", ignorable=True)] = 0
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class ListOffsetsPartitionResponse(Struct):
     error_code: Int16 = 0
     timestamp: Int64 = -1
     offset: Int64 = -1
-    leader_epoch: Annotated[Int32, V("4+")] = -1
+    leader_epoch: Annotated[Int32, Versions("4+")] = -1
 
 
 @dataclass(slots=True)
@@ -74,5 +74,5 @@ class ListOffsetsResponse(Response):
 
     API: ClassVar = LIST_OFFSETS
 
-    throttle_time_ms: Annotated[Int32, V("2+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("2+", ignorable=True)] = 0
     topics: list[ListOffsetsTopicResponse] = field(default_factory=list)

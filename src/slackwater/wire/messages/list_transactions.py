@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import LIST_TRANSACTIONS
-from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -19,8 +19,8 @@ class ListTransactionsRequest(Request):
 
     state_filters: list[String] = field(default_factory=list)
     producer_id_filters: list[Int64] = field(default_factory=list)
-    duration_filter: Annotated[Int64, V("1+")] = -1
-    transactional_id_pattern: Annotated[String | None, V("2+")] = None
+    duration_filter: Annotated[Int64, Versions("1+")] = -1
+    transactional_id_pattern: Annotated[String | None, Versions("2+")] = None
 
 
 @dataclass(slots=True)

@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import METADATA
-from slackwater.wire.schema import NO_UUID, Boolean, Int16, Int32, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import NO_UUID, Boolean, Int16, Int32, Request, Response, String, Struct, Uuid, Versions
 
 
 @dataclass(slots=True)
 class MetadataRequestTopic(Struct):
     """One entry of `topics`."""
 
-    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
-    name: Annotated[String | None, V(nullable="10+")] = ""
+    topic_id: Annotated[Uuid, Versions("10+", ignorable=True)] = NO_UUID
+    name: Annotated[String | None, Versions(nullable="10+")] = ""
 
 
 @dataclass(slots=True)
@@ -37,10 +37,10 @@ class MetadataRequest(Request):
 
     API: ClassVar = METADATA
 
-    topics: Annotated[list[MetadataRequestTopic] | None, V(nullable="1+")] = field(default_factory=list)
-    allow_auto_topic_creation: Annotated[Boolean, V("4+")] = True
-    include_cluster_authorized_operations: Annotated[Boolean, V("8-10")] = False
-    include_topic_authorized_operations: Annotated[Boolean, V("8+")] = False
+    topics: Annotated[list[MetadataRequestTopic] | None, Versions(nullable="1+")] = field(default_factory=list)
+    allow_auto_topic_creation: Annotated[Boolean, Versions("4+")] = True
+    include_cluster_authorized_operations: Annotated[Boolean, Versions("8-10")] = False
+    include_topic_authorized_operations: Annotated[Boolean, Versions("8+")] = False
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class MetadataResponseBroker(Struct):
     node_id: Int32 = 0
     host: String = ""
     port: Int32 = 0
-    rack: Annotated[String | None, V("1+", ignorable=True)] = None
+    rack: Annotated[String | None, Versions("1+", ignorable=True)] = None
 
 
 @dataclass(slots=True)
@@ -60,10 +60,10 @@ class MetadataResponsePartition(Struct):
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
-    leader_epoch: Annotated[Int32, V("7+", ignorable=True)] = -1
+    leader_epoch: Annotated[Int32, Versions("7+", ignorable=True)] = -1
     replica_nodes: list[Int32] = field(default_factory=list)
     isr_nodes: list[Int32] = field(default_factory=list)
-    offline_replicas: Annotated[list[Int32], V("5+", ignorable=True)] = field(default_factory=list)
+    offline_replicas: Annotated[list[Int32], Versions("5+", ignorable=True)] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -71,11 +71,11 @@ class MetadataResponseTopic(Struct):
     """One entry of `topics`."""
 
     error_code: Int16 = 0
-    name: Annotated[String | None, V(nullable="12+")] = ""
-    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
-    is_internal: Annotated[Boolean, V("1+", ignorable=True)] = False
+    name: Annotated[String | None, Versions(nullable="12+")] = ""
+    topic_id: Annotated[Uuid, Versions("10+", ignorable=True)] = NO_UUID
+    is_internal: Annotated[Boolean, Versions("1+", ignorable=True)] = False
     partitions: list[MetadataResponsePartition] = field(default_factory=list)
-    topic_authorized_operations: Annotated[Int32, V("8+")] = -(2**31)
+    topic_authorized_operations: Annotated[Int32, Versions("8+")] = -(2**31)
 
 
 @dataclass(slots=True)
@@ -84,10 +84,10 @@ class MetadataResponse(Response):
 
     API: ClassVar = METADATA
 
-    throttle_time_ms: Annotated[Int32, V("3+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("3+", ignorable=True)] = 0
     brokers: list[MetadataResponseBroker] = field(default_factory=list)
-    cluster_id: Annotated[String | None, V("2+", ignorable=True)] = None
-    controller_id: Annotated[Int32, V("1+", ignorable=True)] = -1
+    cluster_id: Annotated[String | None, Versions("2+", ignorable=True)] = None
+    controller_id: Annotated[Int32, Versions("1+", ignorable=True)] = -1
     topics: list[MetadataResponseTopic] = field(default_factory=list)
-    cluster_authorized_operations: Annotated[Int32, V("8-10")] = -(2**31)
-    error_code: Annotated[Int16, V("13+", ignorable=True)] = 0
+    cluster_authorized_operations: Annotated[Int32, Versions("8-10")] = -(2**31)
+    error_code: Annotated[Int16, Versions("13+", ignorable=True)] = 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import OFFSET_COMMIT
-from slackwater.wire.schema import NO_UUID, Int16, Int32, Int64, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import NO_UUID, Int16, Int32, Int64, Request, Response, String, Struct, Uuid, Versions
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class OffsetCommitRequestPartition(Struct):
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
-    committed_leader_epoch: Annotated[Int32, V("6+", ignorable=True)] = -1
+    committed_leader_epoch: Annotated[Int32, Versions("6+", ignorable=True)] = -1
     committed_metadata: String | None = ""
 
 
@@ -32,8 +32,8 @@ class OffsetCommitRequestPartition(Struct):
 class OffsetCommitRequestTopic(Struct):
     """One entry of `topics`."""
 
-    name: Annotated[String, V("2-9", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
+    name: Annotated[String, Versions("2-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("10+", ignorable=True)] = NO_UUID
     partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
 
 
@@ -46,8 +46,8 @@ class OffsetCommitRequest(Request):
     group_id: String = ""
     generation_id_or_member_epoch: Int32 = -1
     member_id: String = ""
-    group_instance_id: Annotated[String | None, V("7+")] = None
-    retention_time_ms: Annotated[Int64, V("2-4", ignorable=True)] = -1
+    group_instance_id: Annotated[String | None, Versions("7+")] = None
+    retention_time_ms: Annotated[Int64, Versions("2-4", ignorable=True)] = -1
     topics: list[OffsetCommitRequestTopic] = field(default_factory=list)
 
 
@@ -63,8 +63,8 @@ class OffsetCommitResponsePartition(Struct):
 class OffsetCommitResponseTopic(Struct):
     """One entry of `topics`."""
 
-    name: Annotated[String, V("2-9", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
+    name: Annotated[String, Versions("2-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("10+", ignorable=True)] = NO_UUID
     partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
 
 
@@ -74,5 +74,5 @@ class OffsetCommitResponse(Response):
 
     API: ClassVar = OFFSET_COMMIT
 
-    throttle_time_ms: Annotated[Int32, V("3+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("3+", ignorable=True)] = 0
     topics: list[OffsetCommitResponseTopic] = field(default_factory=list)

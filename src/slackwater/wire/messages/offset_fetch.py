@@ -16,7 +16,19 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import OFFSET_FETCH
-from slackwater.wire.schema import NO_UUID, Boolean, Int16, Int32, Int64, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import (
+    NO_UUID,
+    Boolean,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(slots=True)
@@ -31,8 +43,8 @@ class OffsetFetchRequestTopic(Struct):
 class OffsetFetchRequestTopics(Struct):
     """One entry of `topics`."""
 
-    name: Annotated[String, V("8-9", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
+    name: Annotated[String, Versions("8-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("10+", ignorable=True)] = NO_UUID
     partition_indexes: list[Int32] = field(default_factory=list)
 
 
@@ -41,8 +53,8 @@ class OffsetFetchRequestGroup(Struct):
     """One entry of `groups`."""
 
     group_id: String = ""
-    member_id: Annotated[String | None, V("9+", ignorable=True)] = None
-    member_epoch: Annotated[Int32, V("9+", ignorable=True)] = -1
+    member_id: Annotated[String | None, Versions("9+", ignorable=True)] = None
+    member_epoch: Annotated[Int32, Versions("9+", ignorable=True)] = -1
     topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
 
 
@@ -52,10 +64,12 @@ class OffsetFetchRequest(Request):
 
     API: ClassVar = OFFSET_FETCH
 
-    group_id: Annotated[String, V("1-7")] = ""
-    topics: Annotated[list[OffsetFetchRequestTopic] | None, V("1-7", nullable="2-7")] = field(default_factory=list)
-    groups: Annotated[list[OffsetFetchRequestGroup], V("8+")] = field(default_factory=list)
-    require_stable: Annotated[Boolean, V("7+")] = False
+    group_id: Annotated[String, Versions("1-7")] = ""
+    topics: Annotated[list[OffsetFetchRequestTopic] | None, Versions("1-7", nullable="2-7")] = field(
+        default_factory=list
+    )
+    groups: Annotated[list[OffsetFetchRequestGroup], Versions("8+")] = field(default_factory=list)
+    require_stable: Annotated[Boolean, Versions("7+")] = False
 
 
 @dataclass(slots=True)
@@ -64,7 +78,7 @@ class OffsetFetchResponsePartition(Struct):
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
-    committed_leader_epoch: Annotated[Int32, V("5-7", ignorable=True)] = -1
+    committed_leader_epoch: Annotated[Int32, Versions("5-7", ignorable=True)] = -1
     metadata: String | None = ""
     error_code: Int16 = 0
 
@@ -92,8 +106,8 @@ class OffsetFetchResponsePartitions(Struct):
 class OffsetFetchResponseTopics(Struct):
     """One entry of `topics`."""
 
-    name: Annotated[String, V("8-9", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("10+", ignorable=True)] = NO_UUID
+    name: Annotated[String, Versions("8-9", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("10+", ignorable=True)] = NO_UUID
     partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
 
 
@@ -112,7 +126,7 @@ class OffsetFetchResponse(Response):
 
     API: ClassVar = OFFSET_FETCH
 
-    throttle_time_ms: Annotated[Int32, V("3+", ignorable=True)] = 0
-    topics: Annotated[list[OffsetFetchResponseTopic], V("1-7")] = field(default_factory=list)
-    error_code: Annotated[Int16, V("2-7", ignorable=True)] = 0
-    groups: Annotated[list[OffsetFetchResponseGroup], V("8+")] = field(default_factory=list)
+    throttle_time_ms: Annotated[Int32, Versions("3+", ignorable=True)] = 0
+    topics: Annotated[list[OffsetFetchResponseTopic], Versions("1-7")] = field(default_factory=list)
+    error_code: Annotated[Int16, Versions("2-7", ignorable=True)] = 0
+    groups: Annotated[list[OffsetFetchResponseGroup], Versions("8+")] = field(default_factory=list)

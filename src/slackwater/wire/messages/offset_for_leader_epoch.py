@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import OFFSET_FOR_LEADER_EPOCH
-from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class OffsetForLeaderEpochRequest(Request):
 
     API: ClassVar = OFFSET_FOR_LEADER_EPOCH
 
-    replica_id: Annotated[Int32, V("3+", ignorable=True)] = -2
+    replica_id: Annotated[Int32, Versions("3+", ignorable=True)] = -2
     topics: list[OffsetForLeaderTopic] = field(default_factory=list)
 
 

@@ -16,7 +16,19 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import PRODUCE
-from slackwater.wire.schema import NO_UUID, Int16, Int32, Int64, Records, Request, Response, String, Struct, Uuid, V
+from slackwater.wire.schema import (
+    NO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    Request,
+    Response,
+    String,
+    Struct,
+    Uuid,
+    Versions,
+)
 
 
 @dataclass(slots=True)
@@ -31,8 +43,8 @@ class PartitionProduceData(Struct):
 class TopicProduceData(Struct):
     """One entry of `topic_data`."""
 
-    name: Annotated[String, V("3-12", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("13+", ignorable=True)] = NO_UUID
+    name: Annotated[String, Versions("3-12", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("13+", ignorable=True)] = NO_UUID
     partition_data: list[PartitionProduceData] = field(default_factory=list)
 
 
@@ -72,18 +84,20 @@ class PartitionProduceResponse(Struct):
     error_code: Int16 = 0
     base_offset: Int64 = 0
     log_append_time_ms: Int64 = -1
-    log_start_offset: Annotated[Int64, V("5+", ignorable=True)] = -1
-    record_errors: Annotated[list[BatchIndexAndErrorMessage], V("8+", ignorable=True)] = field(default_factory=list)
-    error_message: Annotated[String | None, V("8+", ignorable=True)] = None
-    current_leader: Annotated[LeaderIdAndEpoch, V("10+", tag=0)] = LeaderIdAndEpoch()
+    log_start_offset: Annotated[Int64, Versions("5+", ignorable=True)] = -1
+    record_errors: Annotated[list[BatchIndexAndErrorMessage], Versions("8+", ignorable=True)] = field(
+        default_factory=list
+    )
+    error_message: Annotated[String | None, Versions("8+", ignorable=True)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, Versions("10+", tag=0)] = LeaderIdAndEpoch()
 
 
 @dataclass(slots=True)
 class TopicProduceResponse(Struct):
     """One entry of `responses`."""
 
-    name: Annotated[String, V("3-12", ignorable=True)] = ""
-    topic_id: Annotated[Uuid, V("13+", ignorable=True)] = NO_UUID
+    name: Annotated[String, Versions("3-12", ignorable=True)] = ""
+    topic_id: Annotated[Uuid, Versions("13+", ignorable=True)] = NO_UUID
     partition_responses: list[PartitionProduceResponse] = field(default_factory=list)
 
 
@@ -105,4 +119,4 @@ class ProduceResponse(Response):
 
     responses: list[TopicProduceResponse] = field(default_factory=list)
     throttle_time_ms: Int32 = 0
-    node_endpoints: Annotated[list[NodeEndpoint], V("10+", tag=0)] = field(default_factory=list)
+    node_endpoints: Annotated[list[NodeEndpoint], Versions("10+", tag=0)] = field(default_factory=list)

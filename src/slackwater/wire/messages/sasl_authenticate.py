@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import SASL_AUTHENTICATE
-from slackwater.wire.schema import Bytes, Int16, Int64, Request, Response, String, V
+from slackwater.wire.schema import Bytes, Int16, Int64, Request, Response, String, Versions
 
 
 @dataclass(slots=True)
@@ -29,4 +29,4 @@ class SaslAuthenticateResponse(Response):
     error_code: Int16 = 0
     error_message: String | None = ""
     auth_bytes: Bytes = b""
-    session_lifetime_ms: Annotated[Int64, V("1+", ignorable=True)] = 0
+    session_lifetime_ms: Annotated[Int64, Versions("1+", ignorable=True)] = 0

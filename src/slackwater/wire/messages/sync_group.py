@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import SYNC_GROUP
-from slackwater.wire.schema import Bytes, Int16, Int32, Request, Response, String, Struct, V
+from slackwater.wire.schema import Bytes, Int16, Int32, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -31,9 +31,9 @@ class SyncGroupRequest(Request):
     group_id: String = ""
     generation_id: Int32 = 0
     member_id: String = ""
-    group_instance_id: Annotated[String | None, V("3+")] = None
-    protocol_type: Annotated[String | None, V("5+", ignorable=True)] = None
-    protocol_name: Annotated[String | None, V("5+", ignorable=True)] = None
+    group_instance_id: Annotated[String | None, Versions("3+")] = None
+    protocol_type: Annotated[String | None, Versions("5+", ignorable=True)] = None
+    protocol_name: Annotated[String | None, Versions("5+", ignorable=True)] = None
     assignments: list[SyncGroupRequestAssignment] = field(default_factory=list)
 
 
@@ -43,8 +43,8 @@ class SyncGroupResponse(Response):
 
     API: ClassVar = SYNC_GROUP
 
-    throttle_time_ms: Annotated[Int32, V("1+", ignorable=True)] = 0
+    throttle_time_ms: Annotated[Int32, Versions("1+", ignorable=True)] = 0
     error_code: Int16 = 0
-    protocol_type: Annotated[String | None, V("5+", ignorable=True)] = None
-    protocol_name: Annotated[String | None, V("5+", ignorable=True)] = None
+    protocol_type: Annotated[String | None, Versions("5+", ignorable=True)] = None
+    protocol_name: Annotated[String | None, Versions("5+", ignorable=True)] = None
     assignment: Bytes = b""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from slackwater.wire.apis import TXN_OFFSET_COMMIT
-from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, String, Struct, V
+from slackwater.wire.schema import Int16, Int32, Int64, Request, Response, String, Struct, Versions
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
-    committed_leader_epoch: Annotated[Int32, V("2+", ignorable=True)] = -1
+    committed_leader_epoch: Annotated[Int32, Versions("2+", ignorable=True)] = -1
     committed_metadata: String | None = ""
 
 
@@ -42,9 +42,9 @@ class TxnOffsetCommitRequest(Request):
     group_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    generation_id: Annotated[Int32, V("3+")] = -1
-    member_id: Annotated[String, V("3+")] = ""
-    group_instance_id: Annotated[String | None, V("3+")] = None
+    generation_id: Annotated[Int32, Versions("3+")] = -1
+    member_id: Annotated[String, Versions("3+")] = ""
+    group_instance_id: Annotated[String | None, Versions("3+")] = None
     topics: list[TxnOffsetCommitRequestTopic] = field(default_factory=list)
 
 

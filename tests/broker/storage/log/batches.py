@@ -142,7 +142,7 @@ def contents(log: PartitionLog, max_bytes: int = 1000) -> list[Read]:
 
 def reopen(log: PartitionLog, *, now_ms: int = NOW_MS, clean: bool = False) -> PartitionLog:
     """Open the log again, as after a kill."""
-    log.abandon()
+    log.close_unclean()
     return PartitionLog.open(log.directory, log.config, now_ms, clean_shutdown=clean)
 
 

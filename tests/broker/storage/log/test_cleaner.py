@@ -211,13 +211,13 @@ def test_cleaning_is_discarded_if_log_has_changed(tmp_path: Path) -> None:
     cleaning_plan = cleaner.plan(log, NOW_MS)
     assert cleaning_plan is not None
     cleaned = cleaner.clean(cleaning_plan)
-    assert log.retain(NOW_MS + 1001)
+    assert log.delete_expired_segments(NOW_MS + 1001)
     assert not cleaner.install(log, cleaned, NOW_MS)
     assert not list(tmp_path.glob("*.cleaned"))
     fill(log, 40)
     cleaning_plan = cleaner.plan(log, NOW_MS)
     assert cleaning_plan is not None
-    log.retain(NOW_MS + 1001)
+    log.delete_expired_segments(NOW_MS + 1001)
     with pytest.raises(FileNotFoundError):
         cleaner.clean(cleaning_plan)
     assert not list(tmp_path.glob("*.cleaned"))
@@ -321,7 +321,7 @@ def test_crash_at_every_step_leaves_old_or_new_segments(
             calls = crash_at(patched, step)
             try:
                 cleaner.compact(log, NOW_MS + 1)
-                log.retain(NOW_MS + 2)
+                log.delete_expired_segments(NOW_MS + 2)
             except Crash:
                 pass
             crashed = calls() >= step

@@ -111,7 +111,7 @@ def test_kafka_reads_segments_indexes_and_snapshots(tmp_path: Path, timestamps: 
 
 def test_kafka_reads_recovered_files(tmp_path: Path) -> None:
     log = write_log(tmp_path / "t-0", CONFIG)
-    log.abandon()
+    log.close_unclean()
     path = log.active.path(LOG)
     path.write_bytes(path.read_bytes()[:-5])
     reopened = reopen(log)

@@ -71,7 +71,7 @@ def test_segment_deleted_during_flush(tmp_path: Path) -> None:
     dirty_logs.mark(log)
     flush = dirty_logs.take()
     assert flush is not None
-    log.retain(NOW_MS * 2)
+    log.delete_expired_segments(NOW_MS * 2)
     flush.run()
     assert flush.complete() == []
 

@@ -100,10 +100,10 @@ def test_retention_waits_for_room_to_roll(tmp_path: Path, room: Callable[[int], 
     log = opened(tmp_path)
     fill(log, 45)
     room(0)
-    assert log.retain(NOW_MS * 2) == [0, 20]
+    assert log.delete_expired_segments(NOW_MS * 2) == [0, 20]
     assert len(contents(log)) == 5
     room(10_000)
-    assert log.retain(NOW_MS * 2) == [40]
+    assert log.delete_expired_segments(NOW_MS * 2) == [40]
 
 
 def test_bytes_that_cannot_be_truncated_are_overwritten(

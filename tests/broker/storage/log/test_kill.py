@@ -33,7 +33,7 @@ while True:
     for result in log.append_many(buffers, NOW_MS):
         print(result.base_offset, flush=True)
     if sequence % 1000 < 5:
-        log.retain(NOW_MS)
+        log.delete_expired_segments(NOW_MS)
 """
 
 
@@ -71,4 +71,4 @@ def test_acknowledged_batches_survive_kill(tmp_path: Path, seed: int) -> None:
         assert isinstance(again, AppendInfo)
         assert (again.base_offset, again.duplicate) == (last, True)
         acknowledged = last
-        log.abandon()
+        log.close_unclean()

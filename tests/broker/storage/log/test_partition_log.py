@@ -189,10 +189,10 @@ def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
     assert isinstance(log.read(29, 100), Rejection)
     log = reopen(log)
     assert log.log_start_offset == 30
-    assert log.retain(NOW_MS) == [0]
+    assert log.delete_expired_segments(NOW_MS) == [0]
     assert [record.offset for record in contents(log)] == list(range(30, 50))
     assert log.delete_records(-1) == 50
-    assert log.retain(NOW_MS) == [20]
+    assert log.delete_expired_segments(NOW_MS) == [20]
     log = reopen(log)
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
 
@@ -241,19 +241,19 @@ def _raise_no_space(*_: object, sync: bool) -> None:
 def test_expired_segments_are_deleted(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000))
     fill(log, 70, step_ms=10)
-    assert log.retain(NOW_MS + 1190) == []
-    assert log.retain(NOW_MS + 1191) == [0]
+    assert log.delete_expired_segments(NOW_MS + 1190) == []
+    assert log.delete_expired_segments(NOW_MS + 1191) == [0]
     assert log.log_start_offset == 20
-    assert log.retain(NOW_MS + 1400) == [20]
+    assert log.delete_expired_segments(NOW_MS + 1400) == [20]
     assert reopen(log).log_start_offset == 40
 
 
 def test_active_segment_is_rolled_before_deletion(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000))
     fill(log, 5)
-    assert log.retain(NOW_MS + 1001) == [0]
+    assert log.delete_expired_segments(NOW_MS + 1001) == [0]
     assert (log.log_start_offset, log.log_end_offset, log.size) == (5, 5, 0)
-    assert log.retain(NOW_MS + 9999) == []
+    assert log.delete_expired_segments(NOW_MS + 9999) == []
     appended(log)
     assert values(reopen(log)) == [(5, b"k", b"v")]
 
@@ -261,40 +261,40 @@ def test_active_segment_is_rolled_before_deletion(tmp_path: Path) -> None:
 def test_retention_by_size(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_bytes=4000))
     fill(log, 75)
-    assert log.retain(NOW_MS) == [0]
+    assert log.delete_expired_segments(NOW_MS) == [0]
     log.config = replace(log.config, retention_bytes=3500)
-    assert log.retain(NOW_MS) == [20]
-    assert log.retain(NOW_MS) == []
+    assert log.delete_expired_segments(NOW_MS) == [20]
+    assert log.delete_expired_segments(NOW_MS) == []
 
 
 def test_records_without_timestamp_use_file_age(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000))
     appended(log, Sent(timestamp=-1))
     modified_ms = int((tmp_path / f"{0:020d}.log").stat().st_mtime * 1000)
-    assert log.retain(modified_ms + 900) == []
-    assert log.retain(modified_ms + 2100) == [0]
+    assert log.delete_expired_segments(modified_ms + 900) == []
+    assert log.delete_expired_segments(modified_ms + 2100) == [0]
 
 
 def test_compacted_log_is_not_deleted_by_age(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=1))
     fill(log, 50)
-    assert log.retain(NOW_MS * 2) == []
+    assert log.delete_expired_segments(NOW_MS * 2) == []
 
 
 def test_retention_without_limits_deletes_nothing(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=-1))
     fill(log, 50)
-    assert log.retain(NOW_MS * 2) == []
+    assert log.delete_expired_segments(NOW_MS * 2) == []
 
 
 def test_deleted_files_are_removed_when_due(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(SMALL, retention_ms=1000, file_delete_delay_ms=60_000))
     fill(log, 50)
-    assert log.retain(NOW_MS + 2000) == [0, 20, 40]
+    assert log.delete_expired_segments(NOW_MS + 2000) == [0, 20, 40]
     assert len(list(tmp_path.glob("*.deleted"))) >= 6
-    log.sweep(NOW_MS + 61_999)
+    log.remove_deleted_files(NOW_MS + 61_999)
     assert list(tmp_path.glob("*.deleted"))
-    log.sweep(NOW_MS + 62_000)
+    log.remove_deleted_files(NOW_MS + 62_000)
     assert not list(tmp_path.glob("*.deleted"))
 
 

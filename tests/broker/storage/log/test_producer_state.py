@@ -126,9 +126,9 @@ def test_duplicates_are_known_after_restart(tmp_path: Path, how: str) -> None:
 def test_producer_state_expires(tmp_path: Path) -> None:
     log = opened(tmp_path)
     send(log, 0)
-    log.retain(NOW_MS + SMALL.producer_id_expiration_ms - 1)
+    log.delete_expired_segments(NOW_MS + SMALL.producer_id_expiration_ms - 1)
     assert log.producers.producers
-    log.retain(NOW_MS + SMALL.producer_id_expiration_ms)
+    log.delete_expired_segments(NOW_MS + SMALL.producer_id_expiration_ms)
     assert not log.producers.producers
     assert offset(send(log, 55)) == 1
     log.close()

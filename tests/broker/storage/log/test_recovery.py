@@ -27,7 +27,7 @@ def test_torn_tail_is_truncated_at_last_complete_batch(tmp_path: Path) -> None:
     for number in range(5):
         appended(log, *[Sent(b"k%d" % number, b"v" * number)] * (number + 1))
         ends.append((log.size, log.log_end_offset))
-    log.abandon()
+    log.close_unclean()
     data = active_file(tmp_path).read_bytes()
     for length in range(len(data)):
         active_file(tmp_path).write_bytes(data[:length])
@@ -37,13 +37,13 @@ def test_torn_tail_is_truncated_at_last_complete_batch(tmp_path: Path) -> None:
         tails = [(tail.from_offset, tail.position, tail.size) for tail in again.truncated_tails]
         assert tails == ([(offset, size, length - size)] if length > size else [])
         assert active_file(tmp_path).stat().st_size == size
-        again.abandon()
+        again.close_unclean()
 
 
 def test_flipped_bit_truncates_from_its_batch(tmp_path: Path) -> None:
     log = opened(tmp_path, ROOMY)
     fill(log, 4)
-    log.abandon()
+    log.close_unclean()
     data = active_file(tmp_path).read_bytes()
     for at in range(100, 300):
         changed = bytearray(data)
@@ -56,7 +56,7 @@ def test_flipped_bit_truncates_from_its_batch(tmp_path: Path) -> None:
         else:
             assert again.log_end_offset == at // 100
             assert again.truncated_tails[0].from_offset == at // 100
-        again.abandon()
+        again.close_unclean()
 
 
 def test_gap_is_accepted_only_after_compaction(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_gap_is_accepted_only_after_compaction(tmp_path: Path) -> None:
     late = RecordBatch(batch())
     late.set_base_offset(9)
     log.active.append([late.data])
-    log.abandon()
+    log.close_unclean()
     data = active_file(tmp_path).read_bytes()
     for gaps_up_to, end in ((3, 3), (4, 10), (None, 10)):
         active_file(tmp_path).write_bytes(data)
@@ -74,20 +74,20 @@ def test_gap_is_accepted_only_after_compaction(tmp_path: Path) -> None:
             (tmp_path / FILE).unlink()
         again = opened(tmp_path)
         assert again.log_end_offset == end
-        again.abandon()
+        again.close_unclean()
 
 
 def test_batch_with_negative_last_offset_is_truncated(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.active.append([batch(last_delta=-2)])
-    log.abandon()
+    log.close_unclean()
     assert opened(tmp_path).truncated_tails[0].reason == "the batch ends at the invalid offset -2"
 
 
 def test_truncation_message(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 3)
-    log.abandon()
+    log.close_unclean()
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-10])
     (truncated,) = opened(tmp_path).truncated_tails
@@ -108,7 +108,7 @@ def test_truncation_message(tmp_path: Path) -> None:
 def test_invalid_tail_is_truncated(tmp_path: Path, tail: bytes, reason: str) -> None:
     log = opened(tmp_path)
     fill(log, 3)
-    log.abandon()
+    log.close_unclean()
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes() + tail)
     again = opened(tmp_path)
@@ -119,7 +119,7 @@ def test_invalid_tail_is_truncated(tmp_path: Path, tail: bytes, reason: str) -> 
 def test_truncation_removes_later_segments(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 70)
-    log.abandon()
+    log.close_unclean()
     path = with_suffix(tmp_path, LOG)[20]
     data = bytearray(path.read_bytes())
     data[550] ^= 1
@@ -139,7 +139,7 @@ def test_truncation_removes_later_segments(tmp_path: Path) -> None:
 def test_overlapping_segments_end_at_the_first(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 30)
-    log.abandon()
+    log.close_unclean()
     path = with_suffix(tmp_path, LOG)[20]
     path.rename(path.with_name(f"{10:020d}.log"))
     again = opened(tmp_path)
@@ -180,7 +180,7 @@ def test_deleted_offsets_are_not_reused(tmp_path: Path) -> None:
     log.append(batch(producer_id=3, epoch=0, sequence=0), NOW_MS)
     fill(log, 4)
     log.delete_records(5)
-    log.abandon()
+    log.close_unclean()
     active_file(tmp_path).write_bytes(active_file(tmp_path).read_bytes()[:-1])
     log = opened(tmp_path)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
@@ -189,7 +189,7 @@ def test_deleted_offsets_are_not_reused(tmp_path: Path) -> None:
     assert log.append(batch(), NOW_MS) == AppendInfo(5, 5, -1, 5)
     log = reopen(log)
     assert [record.offset for record in contents(log)] == [5]
-    assert log.retain(NOW_MS) == [0]
+    assert log.delete_expired_segments(NOW_MS) == [0]
 
 
 def test_truncation_lowers_recovery_point(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_index_without_segment_is_removed(tmp_path: Path) -> None:
 def test_appends_continue_after_truncation(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 19)
-    log.abandon()
+    log.close_unclean()
     path = active_file(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])
     again = opened(tmp_path)

@@ -368,13 +368,13 @@ class PartitionLog:
             self.checkpoint = moved
         return self.log_start_offset
 
-    def retain(self, now_ms: int) -> list[int]:
+    def delete_expired_segments(self, now_ms: int) -> list[int]:
         """Delete segments by age, size and log start offset, and return their base offsets.
 
         Expires producer state and removes deleted files that are due as well.
         """
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-        self.sweep(now_ms)
+        self.remove_deleted_files(now_ms)
         deleted = self._delete_while(
             lambda _, next_base: next_base is not None and next_base <= self.log_start_offset, now_ms
         )
@@ -413,7 +413,7 @@ class PartitionLog:
             self.checkpoint = self.checkpoint.within(self._bases[0], self.log_end_offset)
             deleted.append(oldest.base_offset)
 
-    def sweep(self, now_ms: int) -> None:
+    def remove_deleted_files(self, now_ms: int) -> None:
         """Remove the deleted files that are due (`file.delete.delay.ms`)."""
         for files in [files for files in self._deleted_files if files.due_ms <= now_ms]:
             files.remove()
@@ -422,8 +422,8 @@ class PartitionLog:
     def replace_segments(self, cleaned: Segment, replaced: Sequence[Segment], now_ms: int) -> bool:
         """Replace segments by the compacted one made from them; returns False if some of them no longer exist.
 
-        The cleaner runs in a thread. If `retain` deletes a segment while the thread cleans it, the result contains
-        deleted records and must not be used.
+        The cleaner runs in a thread. If `delete_expired_segments` deletes a segment while the thread cleans it, the
+        result contains deleted records and must not be used.
         """
         at = bisect_right(self._bases, replaced[0].base_offset) - 1
         if self.segments[at : at + len(replaced)] != list(replaced) or replaced[-1] is self.active:
@@ -492,7 +492,7 @@ class PartitionLog:
         A log that has not changed since it was opened writes nothing.
         """
         if not self._dirty and not self._deleted_files and self._opened_as == (self.log_end_offset, self.checkpoint):
-            self.abandon()
+            self.close_unclean()
             return
         self.active.finish()
         if self.log_end_offset:
@@ -505,9 +505,9 @@ class PartitionLog:
         self.checkpoint.write(self.directory, sync=sync)
         for files in self._deleted_files:
             files.remove()
-        self.abandon()
+        self.close_unclean()
 
-    def abandon(self) -> None:
+    def close_unclean(self) -> None:
         """Close the files as they are, like a killed process."""
         self._dirty.clear()  # a later flush has nothing to do
         for segment in self.segments:

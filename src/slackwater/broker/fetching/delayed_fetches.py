@@ -21,14 +21,14 @@ _SLOTS_PER_WAIT: Final = 10
 _MAX_SLOT_S: Final = 0.05
 
 
-class FetchWait:
+class DelayedFetch:
     """One waiting fetch; `end` is called once, unless the wait is dropped."""
 
     __slots__ = ("_end", "_is_satisfied", "_waits", "deadline", "on_change", "owner", "partitions")
 
     def __init__(
         self,
-        waits: "FetchWaits",
+        waits: "DelayedFetches",
         owner: Hashable,
         partitions: Sequence[Partition],
         deadline: float,
@@ -58,14 +58,14 @@ class FetchWait:
             log.exception("A waiting fetch failed.")
 
 
-class FetchWaits:
+class DelayedFetches:
     """All waiting fetches of a broker: one per owner, which is a connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waits: dict[Hashable, FetchWait] = {}
+        self._waits: dict[Hashable, DelayedFetch] = {}
         # By deadline: the waits that end then and their timer.
-        self._slots: dict[float, tuple[dict[FetchWait, None], asyncio.TimerHandle]] = {}
+        self._slots: dict[float, tuple[dict[DelayedFetch, None], asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -84,7 +84,7 @@ class FetchWaits:
         wait_s = wait_ms / 1000
         slot_s = min(wait_s / _SLOTS_PER_WAIT, _MAX_SLOT_S)
         deadline = ((self._loop.time() + wait_s) // slot_s + 1) * slot_s
-        wait = self._waits[owner] = FetchWait(self, owner, partitions, deadline, is_satisfied, end)
+        wait = self._waits[owner] = DelayedFetch(self, owner, partitions, deadline, is_satisfied, end)
         for partition in partitions:
             partition.waiters[wait.on_change] = None
         slot = self._slots.get(deadline)
@@ -92,7 +92,7 @@ class FetchWaits:
             slot = self._slots[deadline] = ({}, self._loop.call_at(deadline, self._expire, deadline))
         slot[0][wait] = None
 
-    def drop(self, owner: Hashable, wait: FetchWait | None = None) -> bool:
+    def drop(self, owner: Hashable, wait: DelayedFetch | None = None) -> bool:
         """Remove the wait of an owner, or only this wait; False if there is none."""
         known = self._waits.get(owner)
         if known is None or (wait is not None and wait is not known):

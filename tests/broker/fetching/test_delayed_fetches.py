@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.fetching.waits import FetchWaits
+from slackwater.broker.fetching.delayed_fetches import DelayedFetches
 from slackwater.broker.storage.topics import Partition, Topic
 
 from ..storage.log.batches import opened
@@ -55,21 +55,21 @@ class ManualTimer:
         self.is_cancelled = True
 
 
-def run(tmp_path: Path, scenario: Callable[[FetchWaits, list[Partition]], Awaitable[None]]) -> None:
+def run(tmp_path: Path, scenario: Callable[[DelayedFetches, list[Partition]], Awaitable[None]]) -> None:
     async def main() -> None:
         topic = Topic("t", bytes(16), {})
         topic.partitions += [Partition(topic, index, opened(tmp_path / str(index))) for index in range(3)]
         try:
-            await scenario(FetchWaits(asyncio.get_running_loop()), topic.partitions)
+            await scenario(DelayedFetches(asyncio.get_running_loop()), topic.partitions)
         finally:
             for partition in topic.partitions:
-                partition.log.abandon()
+                partition.log.close_unclean()
 
     asyncio.run(main())
 
 
 def test_append_to_any_partition_ends_the_wait_once(tmp_path: Path) -> None:
-    async def scenario(waits: FetchWaits, partitions: list[Partition]) -> None:
+    async def scenario(waits: DelayedFetches, partitions: list[Partition]) -> None:
         ended: list[str] = []
         waits.add("a", partitions, LONG_MS, is_satisfied=lambda: True, end=lambda: ended.append("a"))
         partitions[2].wake_waiters()
@@ -82,7 +82,7 @@ def test_append_to_any_partition_ends_the_wait_once(tmp_path: Path) -> None:
 
 
 def test_wait_continues_until_it_is_satisfied(tmp_path: Path) -> None:
-    async def scenario(waits: FetchWaits, partitions: list[Partition]) -> None:
+    async def scenario(waits: DelayedFetches, partitions: list[Partition]) -> None:
         ended: list[str] = []
         satisfied = iter([False, False, True])
         waits.add("a", partitions[:1], LONG_MS, is_satisfied=lambda: next(satisfied), end=lambda: ended.append("a"))
@@ -94,7 +94,7 @@ def test_wait_continues_until_it_is_satisfied(tmp_path: Path) -> None:
 
 
 def test_wait_ends_at_its_deadline(tmp_path: Path) -> None:
-    async def scenario(waits: FetchWaits, partitions: list[Partition]) -> None:
+    async def scenario(waits: DelayedFetches, partitions: list[Partition]) -> None:
         loop = asyncio.get_running_loop()
         started_at, ended = loop.time(), loop.create_future()
         waits.add("a", partitions, 40, is_satisfied=lambda: True, end=lambda: ended.set_result(loop.time()))
@@ -106,7 +106,7 @@ def test_wait_ends_at_its_deadline(tmp_path: Path) -> None:
 
 
 def test_dropped_waits_do_not_end(tmp_path: Path) -> None:
-    async def scenario(waits: FetchWaits, partitions: list[Partition]) -> None:
+    async def scenario(waits: DelayedFetches, partitions: list[Partition]) -> None:
         ended: list[int] = []
         last = asyncio.get_running_loop().create_future()
         for number in range(10):
@@ -123,7 +123,7 @@ def test_dropped_waits_do_not_end(tmp_path: Path) -> None:
 
 
 def test_failing_wait_does_not_affect_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(waits: FetchWaits, partitions: list[Partition]) -> None:
+    async def scenario(waits: DelayedFetches, partitions: list[Partition]) -> None:
         ended: list[str] = []
 
         def fail() -> None:
@@ -139,7 +139,7 @@ def test_failing_wait_does_not_affect_others(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_wait_dropped_by_an_earlier_one_does_not_end(tmp_path: Path) -> None:
-    async def scenario(waits: FetchWaits, partitions: list[Partition]) -> None:
+    async def scenario(waits: DelayedFetches, partitions: list[Partition]) -> None:
         ended: list[str] = []
 
         def first() -> None:
@@ -158,7 +158,7 @@ def test_wait_dropped_by_an_earlier_one_does_not_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wait_ms", [1, 20, 100, 500, 5_000, 600_000])
 def test_wait_is_never_early_and_at_most_50_ms_late(wait_ms: int) -> None:
     loop = ManualLoop()
-    waits = FetchWaits(loop)  # type: ignore[arg-type]
+    waits = DelayedFetches(loop)  # type: ignore[arg-type]
     for number in range(50):
         loop.advance(0.0137)
         waits.add("a", [], wait_ms, is_satisfied=lambda: True, end=lambda: None)
@@ -171,7 +171,7 @@ def test_wait_is_never_early_and_at_most_50_ms_late(wait_ms: int) -> None:
 
 def test_waits_of_equal_length_share_timers() -> None:
     loop, ended = ManualLoop(), list[int]()
-    waits = FetchWaits(loop)  # type: ignore[arg-type]
+    waits = DelayedFetches(loop)  # type: ignore[arg-type]
     for number in range(100):
         waits.add(number, [], 500, is_satisfied=lambda: True, end=partial(ended.append, number))
         loop.advance(0.0002)

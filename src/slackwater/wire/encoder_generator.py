@@ -29,7 +29,7 @@ from typing import Final, TypeAlias
 
 from slackwater.wire.decode_errors import encode_error
 from slackwater.wire.fields import MAX_STRING_BYTES
-from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, Layout, Message, Shape, Slot, layout
+from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, FieldType, Layout, Message, VersionedField, layout
 
 Piece: TypeAlias = bytes | memoryview
 Write: TypeAlias = Callable[[Message, list[Piece]], None]
@@ -92,7 +92,7 @@ class _WriteCode:
         self.codes = ""
         self.values: list[str] = []
         self.structure(root, "m0")
-        self.spill()
+        self.append_pieces()
 
     def finish(self) -> str:
         """Return the complete function."""
@@ -115,7 +115,7 @@ class _WriteCode:
         self.names[name] = struct.Struct(">" + codes).pack
         return f"{name}({', '.join(values)})"
 
-    def settle(self) -> None:
+    def pack_fixed_fields(self) -> None:
         """Turn the adjacent fixed-size fields into a piece."""
         if self.codes:
             self.pieces.append(self.packed(self.codes, self.values))
@@ -126,7 +126,7 @@ class _WriteCode:
         if not self.flexible:
             self.codes += code
             self.values.append(n)
-            self.settle()
+            self.pack_fixed_fields()
             return
         codes, values = self.codes, self.values
         self.codes, self.values = "", []
@@ -136,42 +136,44 @@ class _WriteCode:
         else:
             self.pieces.append(f"ONE[{n}] if {n} < 128 else {more}({n})")
 
-    def spill(self) -> None:
+    def append_pieces(self) -> None:
         """Generate code that appends the pieces."""
-        self.settle()
+        self.pack_fixed_fields()
         if len(self.pieces) == 1:
             self.line(f"{self.out}.append({self.pieces[0]})")
         elif self.pieces:
             self.line(f"{self.out} += ({', '.join(self.pieces)})")
         self.pieces = []
 
-    def structure(self, plan: Layout, name: str) -> None:
-        for slot in plan.refused:
-            self.line(f"if {self.differs(slot, f'{name}.{slot.name}')}:")
+    def structure(self, struct_layout: Layout, name: str) -> None:
+        for field in struct_layout.must_be_default:
+            self.line(f"if {self.differs(field, f'{name}.{field.name}')}:")
             self.line("    raise ValueError")
-        for slot in plan.slots:
-            self.value(slot.shape, f"{name}.{slot.name}")
-        if plan.tagged:
-            self.tagged(plan, name)
-        elif plan.flexible:
+        for field in struct_layout.fields:
+            self.value(field.field_type, f"{name}.{field.name}")
+        if struct_layout.tagged:
+            self.tagged(struct_layout, name)
+        elif struct_layout.flexible:
             self.codes += "x"
 
-    def differs(self, slot: Slot, name: str) -> str:
+    def differs(self, field: VersionedField, name: str) -> str:
         """Return a condition: the field differs from its default."""
-        if slot.shape.kind is STRUCT and slot.default_value() is not None:
-            inner = slot.shape.struct
-            fields = " or ".join(self.differs(field, f"{name}.{field.name}") for field in inner.slots + inner.tagged)
-            if slot.factory is not None:
-                return f"{name} is None or {fields}" if slot.shape.nullable else fields
+        if field.field_type.kind is STRUCT and field.default_value() is not None:
+            inner = field.field_type.struct_layout
+            fields = " or ".join(
+                self.differs(nested, f"{name}.{nested.name}") for nested in inner.fields + inner.tagged
+            )
+            if field.factory is not None:
+                return f"{name} is None or {fields}" if field.field_type.nullable else fields
             shared = self.fresh("d")
-            self.names[shared] = slot.default
+            self.names[shared] = field.default
             return f"{name} is not {shared} and ({fields})"
-        if slot.factory is not None:
-            return f"{name} is None or {name}" if slot.shape.nullable else name
-        return f"{name} is not None" if slot.default is None else f"{name} != {slot.default!r}"
+        if field.factory is not None:
+            return f"{name} is None or {name}" if field.field_type.nullable else name
+        return f"{name} is not None" if field.default is None else f"{name} != {field.default!r}"
 
-    def value(self, shape: Shape, name: str) -> None:
-        kind = shape.kind
+    def value(self, field_type: FieldType, name: str) -> None:
+        kind = field_type.kind
         if kind is UUID:
             raw = self.fresh("b")
             self.line(f"{raw} = {name}")
@@ -182,17 +184,17 @@ class _WriteCode:
             self.codes += kind.code
             self.values.append(name)
         elif kind is STRUCT:
-            self.nested(shape, name)
+            self.nested(field_type, name)
         elif kind is ARRAY:
-            self.array(shape, name)
+            self.array(field_type, name)
         else:
-            self.blob(shape, name)
+            self.blob(field_type, name)
 
-    def measured(self, shape: Shape, name: str, empty: str, convert: str) -> tuple[str, str]:
+    def measured(self, field_type: FieldType, name: str, empty: str, convert: str) -> tuple[str, str]:
         """Return variables with a value, never None, and its encoded length."""
         value, n = self.fresh("b"), self.fresh("n")
         plus, null = (" + 1", "0") if self.flexible else ("", "-1")
-        if not shape.nullable:
+        if not field_type.nullable:
             self.line(f"{value} = {name}{convert}")
             self.line(f"{n} = len({value}){plus}")
             return value, n
@@ -206,17 +208,17 @@ class _WriteCode:
         self.line(f"    {n} = len({value}){plus}")
         return value, n
 
-    def blob(self, shape: Shape, name: str) -> None:
+    def blob(self, field_type: FieldType, name: str) -> None:
         """A string, bytes or records."""
-        text = shape.kind is STRING
-        value, n = self.measured(shape, name, 'b""', ".encode()" if text else "")
+        text = field_type.kind is STRING
+        value, n = self.measured(field_type, name, 'b""', ".encode()" if text else "")
         self.length(n, "h" if text else "i", more="short" if text else "varint")
         self.pieces.append(value)
 
-    def array(self, shape: Shape, name: str) -> None:
-        items, n = self.measured(shape, name, "()", "")
+    def array(self, field_type: FieldType, name: str) -> None:
+        items, n = self.measured(field_type, name, "()", "")
         self.length(n, "i")
-        element = shape.of
+        element = field_type.element_type
         code = element.kind.code
         if len(code) == 1:
             many = f"many_{code.replace('?', 't')}"
@@ -224,58 +226,58 @@ class _WriteCode:
             quick = f"{many}[len({items})](*{items})"
             self.pieces.append(f'{quick} if len({items}) < {_SMALL} else pack(f">{{len({items})}}{code}", *{items})')
             return
-        self.spill()
+        self.append_pieces()
         item = self.fresh("m")
         self.line(f"for {item} in {items}:")
         self.depth += 1
         before = len(self.lines)
         if element.kind is STRUCT:
-            self.structure(element.struct, item)
+            self.structure(element.struct_layout, item)
         else:
             self.value(element, item)
-        self.settle()
+        self.pack_fixed_fields()
         if len(self.lines) == before and len(self.pieces) == 1:
             self.depth -= 1
             self.lines.pop()
             self.line(f"{self.out} += [{self.pieces.pop()} for {item} in {items}]")
             return
-        self.spill()
+        self.append_pieces()
         self.depth -= 1
 
-    def nested(self, shape: Shape, name: str) -> None:
+    def nested(self, field_type: FieldType, name: str) -> None:
         """A single structure; a nullable one starts with a byte that is negative for null."""
         inner = self.fresh("m")
         self.line(f"{inner} = {name}")
-        if not shape.nullable:
-            self.structure(shape.struct, inner)
+        if not field_type.nullable:
+            self.structure(field_type.struct_layout, inner)
             return
-        self.spill()
+        self.append_pieces()
         self.line(f"if {inner} is None:")
         self.line(f'    {self.out}.append(b"\\xff")')
         self.line("else:")
         self.depth += 1
         self.line(f'{self.out}.append(b"\\x01")')
-        self.structure(shape.struct, inner)
-        self.spill()
+        self.structure(field_type.struct_layout, inner)
+        self.append_pieces()
         self.depth -= 1
 
-    def tagged(self, plan: Layout, name: str) -> None:
+    def tagged(self, struct_layout: Layout, name: str) -> None:
         """The tagged fields: their number, then tag, size and bytes of each."""
-        self.spill()
+        self.append_pieces()
         outer, tags, count, inner = self.out, self.fresh("f"), self.fresh("n"), self.fresh("o")
         self.line(f"{tags} = []")
         self.line(f"{count} = 0")
-        for slot in plan.tagged:
-            self.line(f"if {self.differs(slot, f'{name}.{slot.name}')}:")
+        for field in struct_layout.tagged:
+            self.line(f"if {self.differs(field, f'{name}.{field.name}')}:")
             self.depth += 1
             self.line(f"{count} += 1")
             self.line(f"{inner} = []")
             self.out = inner
-            self.value(slot.shape, f"{name}.{slot.name}")
-            self.spill()
+            self.value(field.field_type, f"{name}.{field.name}")
+            self.append_pieces()
             self.out = outer
             self.line(f'{inner} = b"".join({inner})')
-            self.line(f"{tags} += (ONE[{slot.tag}], varint(len({inner})), {inner})")
+            self.line(f"{tags} += (ONE[{field.tag}], varint(len({inner})), {inner})")
             self.depth -= 1
         self.line(f"{outer}.append(ONE[{count}])")
         self.line(f"{outer} += {tags}")

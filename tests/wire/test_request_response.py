@@ -2,7 +2,12 @@
 
 import pytest
 
-from slackwater.wire.envelope import (
+from slackwater.wire.errors import WireError
+from slackwater.wire.frames import FrameReader
+from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from slackwater.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.request_response import (
     PreencodedResponse,
     RequestHeader,
     decode_request,
@@ -11,11 +16,6 @@ from slackwater.wire.envelope import (
     encode_response,
     response_pieces,
 )
-from slackwater.wire.errors import WireError
-from slackwater.wire.frames import FrameReader
-from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from slackwater.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 HEARTBEAT = HeartbeatRequest("g", 3, "m")
 

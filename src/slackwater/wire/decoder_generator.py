@@ -3,7 +3,7 @@
 Invariants:
 - The code reads forwards from `at` and must end exactly at the end of the bytes. Only a request may have bytes after
   it, which are ignored: Kafka accepts them, and librdkafka 2.16 sends them (Metadata v13).
-- No length is trusted. An array is refused unless its elements fit into the remaining bytes. A string or bytes field
+- No length is trusted. An array is rejected unless its elements fit into the remaining bytes. A string or bytes field
   with a length beyond the end is sliced short; then `at` is past the end, and the next read or the final comparison
   fails. A valid message needs no further checks.
 - Every failure becomes a `WireError` that names the field: `decode_errors` decodes the bytes again to find it.
@@ -46,12 +46,12 @@ from slackwater.wire.schema import (
     RECORDS,
     STRING,
     STRUCT,
+    FieldType,
     Layout,
     Message,
     Request,
-    Shape,
-    Slot,
     Struct,
+    VersionedField,
     layout,
     min_bytes,
 )
@@ -170,66 +170,66 @@ class _ReadCode:
         self.count += 1
         return f"{letter}{self.count}"
 
-    def structure(self, plan: Layout) -> str:
+    def structure(self, struct_layout: Layout) -> str:
         """Generate code that reads a structure into a new variable."""
         name = self.fresh("m")
-        kind = self.named(plan.struct)
-        to = f"{name}_" if plan.frozen else f"{name}."  # the fields of a frozen structure are collected first
-        if not plan.frozen:
+        kind = self.named(struct_layout.struct)
+        to = f"{name}_" if struct_layout.frozen else f"{name}."  # the fields of a frozen structure are collected first
+        if not struct_layout.frozen:
             self.line(f"{name} = new({kind})")
-        for slot in plan.absent + plan.tagged:
-            self.default(slot, to + slot.name)
-        for slot in plan.slots:
-            self.value(slot.shape, to + slot.name)
-        if plan.flexible:
-            self.tagged(plan, to)
-        self.flush()
-        if plan.frozen:
-            slots = plan.slots + plan.tagged + plan.absent
-            self.line(f"{name} = {kind}({', '.join(f'{slot.name}={to}{slot.name}' for slot in slots)})")
+        for field in struct_layout.absent + struct_layout.tagged:
+            self.default(field, to + field.name)
+        for field in struct_layout.fields:
+            self.value(field.field_type, to + field.name)
+        if struct_layout.flexible:
+            self.tagged(struct_layout, to)
+        self.read_fixed_fields()
+        if struct_layout.frozen:
+            fields = struct_layout.fields + struct_layout.tagged + struct_layout.absent
+            self.line(f"{name} = {kind}({', '.join(f'{field.name}={to}{field.name}' for field in fields)})")
         return name
 
     def named(self, kind: type[Struct]) -> str:
         self.names[kind.__name__] = kind
         return kind.__name__
 
-    def default(self, slot: Slot, target: str) -> None:
-        if isinstance(slot.default, Struct):
+    def default(self, field: VersionedField, target: str) -> None:
+        if isinstance(field.default, Struct):
             name = self.fresh("d")
-            self.names[name] = slot.default
+            self.names[name] = field.default
             self.line(f"{target} = {name}")
-        elif slot.factory is None:
-            self.line(f"{target} = {slot.default!r}")
-        elif slot.shape.kind is ARRAY:
+        elif field.factory is None:
+            self.line(f"{target} = {field.default!r}")
+        elif field.field_type.kind is ARRAY:
             self.line(f"{target} = []")
         else:
             name = self.fresh("m")
-            self.line(f"{target} = {name} = new({self.named(slot.shape.struct.struct)})")
-            inner = slot.shape.struct
-            for field in inner.slots + inner.tagged + inner.absent:
-                self.default(field, f"{name}.{field.name}")
+            self.line(f"{target} = {name} = new({self.named(field.field_type.struct_layout.struct)})")
+            inner = field.field_type.struct_layout
+            for nested in inner.fields + inner.tagged + inner.absent:
+                self.default(nested, f"{name}.{nested.name}")
 
-    def value(self, shape: Shape, target: str) -> None:
-        kind = shape.kind
+    def value(self, field_type: FieldType, target: str) -> None:
+        kind = field_type.kind
         if kind.code:
             self.codes += kind.code
             self.targets.append(target)
         elif kind is STRUCT:
-            self.nested(shape, target)
+            self.nested(field_type, target)
         elif kind is ARRAY:
-            self.array(shape, target)
+            self.array(field_type, target)
         else:
-            self.blob(shape, target)
+            self.blob(field_type, target)
 
     def length(self, code: str) -> str:
         """Read a length together with the fixed-size fields before it."""
         name = self.fresh("n")
         self.codes += "B" if self.flexible else code
         self.targets.append(name)
-        self.flush()
+        self.read_fixed_fields()
         return name
 
-    def flush(self) -> None:
+    def read_fixed_fields(self) -> None:
         """Generate code for the adjacent fixed-size fields."""
         codes, targets = self.codes, self.targets
         if not targets:
@@ -245,11 +245,11 @@ class _ReadCode:
         self.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {name}(data, at)")
         self.line(f"at += {together.size}")
 
-    def guard(self, n: str, shape: Shape, target: str) -> bool:
+    def check_length(self, n: str, field_type: FieldType, target: str) -> bool:
         """Handle null and long lengths; return whether the code of the value is indented."""
-        is_text = shape.kind is STRING
+        is_text = field_type.kind is STRING
         if self.flexible:
-            if not shape.nullable:
+            if not field_type.nullable:
                 self.line(f"if not 0 < {n} < 128:")
                 self.line(f"    {n}, at = {'present_text' if is_text else 'present'}(data, at, {n})")
                 return False
@@ -265,7 +265,7 @@ class _ReadCode:
             self.depth += 1
             return True
         self.line(f"if {n} < 0:")
-        if not shape.nullable:
+        if not field_type.nullable:
             self.line("    raise ValueError")
             return False
         self.line(f"    {target} = None")
@@ -275,22 +275,22 @@ class _ReadCode:
         self.depth += 1
         return True
 
-    def blob(self, shape: Shape, target: str) -> None:
+    def blob(self, field_type: FieldType, target: str) -> None:
         """A string, bytes or records."""
-        n = self.length("h" if shape.kind is STRING else "i")
-        indented = self.guard(n, shape, target)
+        n = self.length("h" if field_type.kind is STRING else "i")
+        indented = self.check_length(n, field_type, target)
         self.line(f"end = at + {n} - 1" if self.flexible else f"end = at + {n}")
-        source = "view" if shape.kind is RECORDS else "data"
-        self.line(f"{target} = {source}[at:end]{'.decode()' if shape.kind is STRING else ''}")
+        source = "view" if field_type.kind is RECORDS else "data"
+        self.line(f"{target} = {source}[at:end]{'.decode()' if field_type.kind is STRING else ''}")
         self.line("at = end")
         self.depth -= indented
 
-    def array(self, shape: Shape, target: str) -> None:
+    def array(self, field_type: FieldType, target: str) -> None:
         n = self.length("i")
-        indented = self.guard(n, shape, target)
+        indented = self.check_length(n, field_type, target)
         if self.flexible:
             self.line(f"{n} -= 1")
-        element = shape.of
+        element = field_type.element_type
         each = min_bytes(element, self.flexible)
         self.line(f"if {n}{f' * {each}' if each > 1 else ''} > size - at:")
         self.line("    raise ValueError")
@@ -309,37 +309,37 @@ class _ReadCode:
             self.line(f"for _ in range({n}):")
             self.depth += 1
             if element.kind is STRUCT:
-                self.line(f"{items}.append({self.structure(element.struct)})")
+                self.line(f"{items}.append({self.structure(element.struct_layout)})")
             else:
                 item = self.fresh("v")
                 self.value(element, item)
-                self.flush()
+                self.read_fixed_fields()
                 self.line(f"{items}.append({item})")
             self.depth -= 1
         self.depth -= indented
 
-    def nested(self, shape: Shape, target: str) -> None:
+    def nested(self, field_type: FieldType, target: str) -> None:
         """A single structure; a nullable one starts with a byte that is negative for null."""
-        if not shape.nullable:
-            self.flush()
-            self.line(f"{target} = {self.structure(shape.struct)}")
+        if not field_type.nullable:
+            self.read_fixed_fields()
+            self.line(f"{target} = {self.structure(field_type.struct_layout)}")
             return
         there = self.fresh("n")
         self.codes += "b"
         self.targets.append(there)
-        self.flush()
+        self.read_fixed_fields()
         self.line(f"if {there} < 0:")
         self.line(f"    {target} = None")
         self.line("else:")
         self.depth += 1
-        self.line(f"{target} = {self.structure(shape.struct)}")
+        self.line(f"{target} = {self.structure(field_type.struct_layout)}")
         self.depth -= 1
 
-    def tagged(self, plan: Layout, to: str) -> None:
+    def tagged(self, struct_layout: Layout, to: str) -> None:
         """The tagged fields at the end of a structure; usually there are none."""
         n = self.length("")
         self.line(f"if {n}:")
-        if not plan.tagged:
+        if not struct_layout.tagged:
             self.line(f"    at = skip_tagged(data, at, {n})")
             return
         self.depth += 1
@@ -354,11 +354,11 @@ class _ReadCode:
             self.line(f"if {variable} > 127:")
             self.line(f"    {variable}, at = varint(data, at, {variable})")
         self.line(f"{stop} += at")
-        for number, slot in enumerate(plan.tagged):
-            self.line(f"{'elif' if number else 'if'} {tag} == {slot.tag}:")
+        for number, field in enumerate(struct_layout.tagged):
+            self.line(f"{'elif' if number else 'if'} {tag} == {field.tag}:")
             self.depth += 1
-            self.value(slot.shape, to + slot.name)
-            self.flush()
+            self.value(field.field_type, to + field.name)
+            self.read_fixed_fields()
             self.depth -= 1
         self.line("else:")
         self.line(f"    at = {stop}")

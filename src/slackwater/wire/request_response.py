@@ -28,11 +28,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from slackwater.wire.apis import API_VERSIONS, APIS
 from slackwater.wire.codec import decode, decoder, encode, encoder, request_type
+from slackwater.wire.decoder_generator import DECODE_EXCEPTIONS, Read, skip_tagged
+from slackwater.wire.encoder_generator import Piece, Write
 from slackwater.wire.errors import WireError
 from slackwater.wire.fields import MAX_STRING_BYTES
-from slackwater.wire.reading import DECODE_EXCEPTIONS, Read, skip_tagged
 from slackwater.wire.schema import Message, Request, Response
-from slackwater.wire.writing import Piece, Write
 
 R = TypeVar("R", bound=Response)
 
