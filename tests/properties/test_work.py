@@ -1,7 +1,7 @@
 """The work scheduler compared with a model of plain lists.
 
 Invariants, for any sequence of polls, results, retries, rebalances and times:
-- A lane has at most one running record, and the records of a lane start in the order received.
+- A order_key has at most one running record, and the records of a order_key start in the order received.
 - A committed offset is the offset of the first unfinished record.
 - At most `workers` tasks run, and no worker is idle while a record could start.
 - The paused partitions follow from the high and low water marks.
@@ -97,7 +97,7 @@ class WorkMachine(RuleBasedStateMachine):
             total_low_water_records=total // 2,
             total_high_water_bytes=100,
             total_low_water_bytes=40,
-            replay_bound_records=replay_bound,
+            max_uncommitted_records=replay_bound,
             max_attempts=max_attempts,
             auto_commit_interval_ms=300,
         )
@@ -272,9 +272,11 @@ class WorkMachine(RuleBasedStateMachine):
             assert self._startable() == []
 
     @invariant()
-    def check_lanes(self) -> None:
-        lanes = [lane for record in self.running.values() if (lane := self._lane(record)) is not None]
-        assert len(lanes) == len(set(lanes))
+    def check_order(self) -> None:
+        order_keys = [
+            order_key for record in self.running.values() if (order_key := self._order_key(record)) is not None
+        ]
+        assert len(order_keys) == len(set(order_keys))
 
     @invariant()
     def check_paused_partitions(self) -> None:
@@ -353,9 +355,9 @@ class WorkMachine(RuleBasedStateMachine):
         assert owned is not None
         assert owned.deadline_ms is None
         assert task_id not in self.seen_ids
-        lane = self._lane(record)
-        if lane is not None:
-            oldest = next(other for other in owned.unfinished() if self._lane(other) == lane)
+        order_key = self._order_key(record)
+        if order_key is not None:
+            oldest = next(other for other in owned.unfinished() if self._order_key(other) == order_key)
             assert oldest == record
         owned.attempts[record.offset] = owned.attempts.get(record.offset, 0) + 1
         assert owned.attempts[record.offset] == attempt
@@ -398,9 +400,9 @@ class WorkMachine(RuleBasedStateMachine):
             if owned.deadline_ms is None:
                 count, span, config = len(owned.in_flight()), owned.span(), self.config
                 if owned.full:
-                    owned.full = count > config.low_water_records or span > config.replay_bound_records // 2
+                    owned.full = count > config.low_water_records or span > config.max_uncommitted_records // 2
                 else:
-                    owned.full = count >= config.high_water_records or span >= config.replay_bound_records
+                    owned.full = count >= config.high_water_records or span >= config.max_uncommitted_records
         counted = [
             record
             for partition, owned in self.owned.items()
@@ -421,24 +423,24 @@ class WorkMachine(RuleBasedStateMachine):
         }
 
     def _startable(self) -> list[Record]:
-        busy_lanes = {self._lane(record) for record in self.running.values()}
+        busy_order_keys = {self._order_key(record) for record in self.running.values()}
         startable: list[Record] = []
         for owned in self.owned.values():
             if owned.deadline_ms is not None:
                 continue
             for record in owned.unfinished():
-                lane = self._lane(record)
+                order_key = self._order_key(record)
                 is_idle = record.offset not in owned.busy and record.offset not in owned.waiting
-                if lane is None and is_idle:
+                if order_key is None and is_idle:
                     startable.append(record)
-                elif lane is not None and lane not in busy_lanes:
-                    busy_lanes.add(lane)
+                elif order_key is not None and order_key not in busy_order_keys:
+                    busy_order_keys.add(order_key)
                     if is_idle:
                         startable.append(record)
         return startable
 
-    def _lane(self, record: Record) -> tuple[TopicPartition, bytes] | None:
-        """Return the lane of a record, independent of its assignment."""
+    def _order_key(self, record: Record) -> tuple[TopicPartition, bytes] | None:
+        """Return the order_key of a record, independent of its assignment."""
         if self.config.order is ProcessingOrder.PARTITION:
             return self._partition(record), b""
         if self.config.order is ProcessingOrder.KEY and record.key is not None:

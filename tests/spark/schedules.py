@@ -97,7 +97,7 @@ class Schedule:
     rebalance_timeout_ms: int
     handover_timeout_ms: int
     max_delay_ms: int
-    chaos_ms: int
+    fault_phase_ms: int
     behavior: QueryBehavior
     faults: tuple[ScheduledFault, ...]
 
@@ -110,12 +110,12 @@ class Schedule:
 def schedule(seed: int, handover: Handover) -> Schedule:
     """The schedule of a seed."""
     random = SeededRandom(f"schedule {seed}")
-    chaos_ms = random.between(8_000, 25_000)
+    fault_phase_ms = random.between(8_000, 25_000)
     session_ms = 6_000
     faults = sorted(
         (
             ScheduledFault(
-                random.between(500, chaos_ms),
+                random.between(500, fault_phase_ms),
                 random.pick(_FAULTS),
                 random.between(0, 99),
                 random.pick((random.between(10, 2_000), session_ms + random.between(-1_500, 2_500), 2 * session_ms)),
@@ -135,7 +135,7 @@ def schedule(seed: int, handover: Handover) -> Schedule:
         rebalance_timeout_ms=random.pick((6_000, 8_000)),
         handover_timeout_ms=random.pick((3_000, 600_000, 600_000)),
         max_delay_ms=random.pick((2, 20, 150)),
-        chaos_ms=chaos_ms,
+        fault_phase_ms=fault_phase_ms,
         behavior=QueryBehavior(
             trigger_ms=random.pick((50, 500, 3_000)),
             work_ms=random.pick((300, 1_500, 5_000)),
@@ -328,7 +328,7 @@ class ScheduleRun:
         for fault in self.plan.faults:
             self.queue.at(fault.at_ms, lambda fault=fault: self._inject_fault(fault))  # type: ignore[misc]
         self.queue.after(300, self._produce)
-        self.queue.run_until(self.plan.chaos_ms)
+        self.queue.run_until(self.plan.fault_phase_ms)
         self._heal()
         deadline_ms = self.now_ms + self.plan.settle_ms
         self.queue.run_until(self.now_ms + self.plan.session_timeout_ms + 8_000)
@@ -348,7 +348,7 @@ class ScheduleRun:
     def _produce(self) -> None:
         for partition in self.broker.ends:
             self.broker.ends[partition] += self.random.between(0, 2)
-        if self.now_ms < self.plan.chaos_ms:
+        if self.now_ms < self.plan.fault_phase_ms:
             self.queue.after(self.random.between(200, 800), self._produce)
 
     # --- applications -------------------------------------------------------------------------------------------------

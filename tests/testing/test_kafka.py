@@ -122,7 +122,7 @@ def test_dropped_response_keeps_commit(orders: Kafka) -> None:
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=True)
         _until(lambda: fault.count > 0)
         assert _committed(orders) == 5
-        orders.heal()
+        orders.clear_faults()
 
         def has_advanced() -> bool:
             _commit(consumer, 6)  # librdkafka's retry of the lost commit may arrive later
@@ -138,7 +138,7 @@ def test_dropped_request_commits_nothing(orders: Kafka) -> None:
         consumer.commit(offsets=[TopicPartition(TOPIC, 0, 5)], asynchronous=True)
         _until(lambda: fault.count > 0)
         assert _committed(orders) == 1
-        orders.heal()
+        orders.clear_faults()
 
 
 def test_error_fault_reaches_client(orders: Kafka) -> None:

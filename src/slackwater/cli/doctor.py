@@ -275,7 +275,7 @@ def with_cluster_id(request: "DiagnosisRequest") -> "DiagnosisRequest":
     with open_admin(request.bootstrap, None) as admin:
         cluster = admin.cluster_id
         entries = admin.follow_groups(GroupLogFollower(sys.maxsize), request.groups or [""])
-    if OFFSETS_TOPIC in entries.refused:
+    if OFFSETS_TOPIC in entries.denied:
         raise BrokerError(
             Error.TOPIC_AUTHORIZATION_FAILED,
             f"This user is not authorized to read {OFFSETS_TOPIC} of the cluster at {request.bootstrap}. Grant READ on "

@@ -55,7 +55,7 @@ class SimBroker:
         self.log: list[CoordinatorRecord] = []
         self.ends: dict[TopicPartition, int] = {}
         self.up = True
-        self.incarnation = 0  # actions of an earlier incarnation are ignored
+        self.run_number = 0  # actions of an earlier run_number are ignored
         self.epoch = 0
         self.fail_writes = False
         self.write_delay_ms = 3
@@ -98,11 +98,11 @@ class SimBroker:
         self._schedule_tick()
 
     def _schedule_write(self) -> None:
-        incarnation = self.incarnation
-        self.queue.after(self.random.between(0, self.write_delay_ms), lambda: self._write(incarnation))
+        run_number = self.run_number
+        self.queue.after(self.random.between(0, self.write_delay_ms), lambda: self._write(run_number))
 
-    def _write(self, incarnation: int) -> None:
-        if incarnation != self.incarnation:
+    def _write(self, run_number: int) -> None:
+        if run_number != self.run_number:
             return
         append = self._appends.popleft()
         error = Error.NOT_ENOUGH_REPLICAS if self.fail_writes else Error.NONE
@@ -118,11 +118,11 @@ class SimBroker:
         due_ms = self.coordinator.next_due_ms()
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._due_ms = due_ms
-            incarnation = self.incarnation
-            self.queue.at(due_ms, lambda: self._tick(incarnation, due_ms))
+            run_number = self.run_number
+            self.queue.at(due_ms, lambda: self._tick(run_number, due_ms))
 
-    def _tick(self, incarnation: int, due_ms: int) -> None:
-        if incarnation != self.incarnation or self._due_ms != due_ms:
+    def _tick(self, run_number: int, due_ms: int) -> None:
+        if run_number != self.run_number or self._due_ms != due_ms:
             return
         self._due_ms = None
         self._execute(self.coordinator.tick(self.queue.now_ms))
@@ -132,7 +132,7 @@ class SimBroker:
     def crash(self) -> None:
         """Lose everything except the log and a random prefix of the pending appends."""
         self.up = False
-        self.incarnation += 1
+        self.run_number += 1
         survived = self.random.between(0, len(self._appends))
         for append in list(self._appends)[:survived]:
             self.log.extend(append.records)
@@ -166,16 +166,16 @@ class SimBroker:
             return
         self._appends.clear()
         self._due_ms = None
-        self.incarnation += 1
+        self.run_number += 1
         for checker in self.checkers:
             checker.on_restart()
         self.epoch += 1
         self._execute(self.coordinator.load(OFFSETS_PARTITION, self.epoch, self.queue.now_ms))
-        incarnation = self.incarnation
-        self.queue.after(loading_ms, lambda: self._finish_loading(incarnation))
+        run_number = self.run_number
+        self.queue.after(loading_ms, lambda: self._finish_loading(run_number))
 
-    def _finish_loading(self, incarnation: int) -> None:
-        if incarnation == self.incarnation:
+    def _finish_loading(self, run_number: int) -> None:
+        if run_number == self.run_number:
             self._replay()
 
     def _replay(self) -> None:

@@ -70,7 +70,7 @@ class SimConsumer:
         self.link = NetworkLink(queue, random, broker, f"/{name}")
         self.member = GroupMember(config)
         self.alive = True
-        self.staying = True
+        self.is_running = True
         self.stopping = False
         self.fatal: Exception | None = None
         self.positions: dict[TopicPartition, int] = {}
@@ -91,7 +91,7 @@ class SimConsumer:
 
     def crash(self) -> None:
         """End without leaving the group."""
-        self.alive = self.staying = False
+        self.alive = self.is_running = False
 
     def stall(self, duration_ms: int) -> None:
         """Stop both threads for `duration_ms`."""
@@ -104,7 +104,7 @@ class SimConsumer:
 
     def stop(self) -> None:
         """Leave the group and end; a stalled process does so when it continues."""
-        self.staying = False
+        self.is_running = False
         self._run(self._close)
 
     def resubscribe(self, topics: Sequence[str]) -> None:

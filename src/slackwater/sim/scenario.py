@@ -2,7 +2,7 @@
 
 Invariants:
 - A scenario is data and depends only on its seed. A run draws its delays from a separate generator.
-- Faults end: after `chaos_ms` there are no new faults, links work, and the broker is up.
+- Faults end: after `fault_phase_ms` there are no new faults, links work, and the broker is up.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class FaultKind(StrEnum):
     STOP = "a process closes cleanly and is started again"
     STALL = "a process stalls"
     OVERRUN = "a process takes too long for a batch"
-    CUT = "a process loses its connection"
+    DISCONNECT = "a process loses its connection"
     LOSE_RESPONSES = "responses to a process are lost"
     LOSE_HEARTBEATS = "heartbeats of a process are lost"
     SCALE_OUT = "a process is added"
@@ -62,7 +62,7 @@ class Scenario:
     auto_commit: bool
     poll_every_ms: int
     max_delay_ms: int
-    chaos_ms: int
+    fault_phase_ms: int
     faults: tuple[FaultEvent, ...]
 
     @property
@@ -76,7 +76,7 @@ class Scenario:
         return 3 * round_ms + 2 * self.max_poll_interval_ms + self.initial_delay_ms + 10_000
 
     @property
-    def rest_ms(self) -> int:
+    def idle_phase_ms(self) -> int:
         """The time without any change at the end: long enough for every timer of a member to fire."""
         return 2 * self.session_timeout_ms + self.rebalance_timeout_ms
 
@@ -100,8 +100,8 @@ _FAULT_KINDS: Final = (
     FaultKind.STALL,
     FaultKind.OVERRUN,
     FaultKind.OVERRUN,
-    FaultKind.CUT,
-    FaultKind.CUT,
+    FaultKind.DISCONNECT,
+    FaultKind.DISCONNECT,
     FaultKind.LOSE_RESPONSES,
     FaultKind.LOSE_HEARTBEATS,
     FaultKind.SCALE_OUT,
@@ -124,12 +124,12 @@ def scenario(seed: int) -> Scenario:
     rebalance_ms = random.pick((8_000, 10_000, 15_000))
     poll_ms = random.pick((8_000, 12_000, 25_000))
     static = random.chance(0.35)
-    chaos_ms = random.between(20_000, 60_000)
+    fault_phase_ms = random.between(20_000, 60_000)
     kinds = (*_FAULT_KINDS, FaultKind.CONFLICT) if static else _FAULT_KINDS
     faults = sorted(
         (
             FaultEvent(
-                random.between(0, chaos_ms),
+                random.between(0, fault_phase_ms),
                 random.pick(kinds),
                 random.between(0, 99),
                 _duration_ms(random, (session_ms, poll_ms, rebalance_ms)),
@@ -153,7 +153,7 @@ def scenario(seed: int) -> Scenario:
         auto_commit=random.chance(0.3),
         poll_every_ms=random.pick((700, 1_500, 2_500)),
         max_delay_ms=random.pick((2, 20, 300)),
-        chaos_ms=chaos_ms,
+        fault_phase_ms=fault_phase_ms,
         faults=tuple(faults),
     )
 

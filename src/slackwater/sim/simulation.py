@@ -30,7 +30,7 @@ _PRODUCE_EVERY_MS: Final = 2_000
 
 
 class Simulation:
-    """Runs a scenario once; it implements `View` for the checkers."""
+    """Runs a scenario once; it implements `SimulationView` for the checkers."""
 
     def __init__(self, scenario: Scenario, checkers: Collection[type[Checker]] = ALL) -> None:
         self.scenario = scenario
@@ -61,12 +61,12 @@ class Simulation:
         for fault in self.scenario.faults:
             self.queue.at(fault.at_ms, lambda fault=fault: self._inject_fault(fault))  # type: ignore[misc]
         self.queue.at(0, self._produce)
-        self.queue.run_until(self.scenario.chaos_ms)
+        self.queue.run_until(self.scenario.fault_phase_ms)
         self._end_faults()
         self._run_for(self.scenario.settle_ms)
         for checker in self.checkers:
-            checker.on_quiet()
-        self._run_for(self.scenario.rest_ms)
+            checker.on_settled()
+        self._run_for(self.scenario.idle_phase_ms)
         for checker in self.checkers:
             checker.on_finish()
         digest = self.checkers[0]
@@ -83,7 +83,7 @@ class Simulation:
     def _produce(self) -> None:
         for partition in self.broker.ends:
             self.broker.ends[partition] += self.random.between(0, 3)
-        if self.now_ms < self.scenario.chaos_ms:
+        if self.now_ms < self.scenario.fault_phase_ms:
             self.queue.after(_PRODUCE_EVERY_MS, self._produce)
 
     def _start(self, slot: int, instance: str | None = None) -> None:
@@ -108,12 +108,12 @@ class Simulation:
             assignors=tuple(assignor(name) for name in scenario.assignors),
             driver=RebalanceDriver.BACKGROUND if scenario.background else RebalanceDriver.POLL,
         )
-        habits = ApplicationBehavior(
+        behavior = ApplicationBehavior(
             poll_every_ms=scenario.poll_every_ms,
             commit_after_batch=not scenario.auto_commit,
             commit_on_revoke=not scenario.background,  # in the background the batch commits when it is finished
         )
-        process = SimConsumer(name, config, habits, self.topics, self.queue, self.random, self.broker, self.checkers)
+        process = SimConsumer(name, config, behavior, self.topics, self.queue, self.random, self.broker, self.checkers)
         process.link.max_delay_ms = scenario.max_delay_ms
         self.processes[name] = process
         self._log(f"{name} starts" + (f" as {instance}" if instance else ""))
@@ -124,7 +124,7 @@ class Simulation:
     # --- faults ------------------------------------------------------------------------------------------------------
 
     def _inject_fault(self, fault: FaultEvent) -> None:
-        live = [process for process in self.processes.values() if process.staying]
+        live = [process for process in self.processes.values() if process.is_running]
         duration_ms = fault.duration_ms
         if not live:
             self._start(fault.target % 4)
@@ -145,7 +145,7 @@ class Simulation:
                 process.stall(duration_ms)
             case FaultKind.OVERRUN:
                 process.overrun(duration_ms)
-            case FaultKind.CUT:
+            case FaultKind.DISCONNECT:
                 process.link.to_broker = process.link.from_broker = False
                 self.queue.after(duration_ms, lambda: self._restore_link(process))
             case FaultKind.LOSE_RESPONSES:
@@ -203,7 +203,7 @@ class Simulation:
         self._accept_writes()
         for process in self.processes.values():
             self._restore_link(process)
-        live = [process for process in self.processes.values() if process.staying]
+        live = [process for process in self.processes.values() if process.is_running]
         if not live:
             self._start(0)
         if self.scenario.static:

@@ -72,7 +72,7 @@ class Kafka(EmbeddedBroker):
         """Respond to the next requests of an API with an error, without executing them."""
         return self._add(api, ErrorFault(_error(error), _check_times(times)))
 
-    def heal(self) -> None:
+    def clear_faults(self) -> None:
         """Deactivate all faults."""
         self._thread().call(lambda _server: self._faults.clear())
 

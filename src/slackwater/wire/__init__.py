@@ -6,5 +6,6 @@ Invariants:
 
 `frames` splits the bytes of a connection, `request_response` decodes and encodes frames, `messages/` has one module per
 API, `apis` is the table of APIs. A message is a dataclass in the notation of `schema`. `codec` provides the code that
-`reading` and `writing` generate from it for each version. `decode_errors` explains why decoding or encoding failed.
+`decoder_generator` and `encoder_generator` generate from it for each version. `decode_errors` explains why decoding or
+encoding failed.
 """

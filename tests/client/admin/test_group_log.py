@@ -92,7 +92,7 @@ def test_denied_topic_is_reported_and_not_retried(kafka: Kafka, admin: Admin) ->
     fault = kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
     follower = GroupLogFollower(0)
     entries = admin.follow_groups(follower, ["g"])
-    assert "__consumer_offsets" in entries.refused
+    assert "__consumer_offsets" in entries.denied
     count = fault.count
     assert admin.follow_groups(follower, ["g"]) == entries
     assert fault.count == count
@@ -100,4 +100,4 @@ def test_denied_topic_is_reported_and_not_retried(kafka: Kafka, admin: Admin) ->
 
 def test_cluster_without_group_log(admin: Admin) -> None:
     entries = admin.follow_groups(GroupLogFollower(0), ["g"])
-    assert (entries.generations, entries.events, entries.refused) == ([], [], frozenset())
+    assert (entries.generations, entries.events, entries.denied) == ([], [], frozenset())

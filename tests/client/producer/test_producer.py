@@ -226,7 +226,7 @@ def test_delivery_timeout_fails_with_record_count(kafka: Kafka) -> None:
         for future in futures:
             with pytest.raises(SlackwaterError, match=r"not delivered within 0\.2 s|NOT_ENOUGH_REPLICAS"):
                 future.result(TIMEOUT_S)
-        kafka.heal()
+        kafka.clear_faults()
         assert client.send("t", b"1").result(TIMEOUT_S).offset == 1
 
 
@@ -243,7 +243,7 @@ def test_send_times_out_when_buffer_is_full(kafka: Kafka) -> None:
         with pytest.raises(ClientTimeoutError, match=r"buffer was full for 0\.1 s"):
             send_forever(client)
         fault.end()
-        kafka.heal()
+        kafka.clear_faults()
         kafka.restart()
         client.flush(TIMEOUT_S)
         assert client.send("t", b"1").result(TIMEOUT_S).offset > 1

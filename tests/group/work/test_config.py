@@ -14,7 +14,7 @@ from slackwater.group.work.config import WorkConfig
         (lambda: WorkConfig(low_water_records=-1), "low_water_records = -1 must be"),
         (lambda: WorkConfig(total_low_water_records=60_000), "total_low_water_records = 60000"),
         (lambda: WorkConfig(total_high_water_bytes=1), "total_low_water_bytes"),
-        (lambda: WorkConfig(replay_bound_records=999), "replay_bound_records = 999 is below high_water_records"),
+        (lambda: WorkConfig(max_uncommitted_records=999), "max_uncommitted_records = 999 is below high_water_records"),
         (lambda: WorkConfig(max_attempts=0), "max_attempts = 0"),
         (lambda: WorkConfig(retry_backoff_ms=2_000), "retry_backoff_ms = 2000"),
         (lambda: WorkConfig(retry_backoff_ms=-1), "retry_backoff_ms = -1"),

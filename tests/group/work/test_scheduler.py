@@ -44,7 +44,7 @@ def test_key_order_does_not_block_other_keys() -> None:
     assert harness.started == [0, 2, 1, 3]
 
 
-def test_same_key_in_two_partitions_has_two_lanes() -> None:
+def test_same_key_in_two_partitions_runs_in_parallel() -> None:
     harness = SchedulerHarness(WorkConfig(workers=4, order=ProcessingOrder.KEY))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0, key=b"a") + records(P1, 0, key=b"a"))
@@ -229,7 +229,7 @@ def test_full_partition_stays_paused_below_total() -> None:
 def test_replay_bound_pauses_partition() -> None:
     harness = SchedulerHarness(
         WorkConfig(
-            workers=2, order=ProcessingOrder.NONE, high_water_records=3, low_water_records=2, replay_bound_records=4
+            workers=2, order=ProcessingOrder.NONE, high_water_records=3, low_water_records=2, max_uncommitted_records=4
         )
     )
     harness.assigned(P0)
@@ -257,7 +257,7 @@ def test_lost_partition_lowers_the_total() -> None:
 # --- retries and dead letters ----------------------------------------------------------------------------------------
 
 
-def test_retry_blocks_only_its_lane() -> None:
+def test_retry_blocks_only_its_key() -> None:
     harness = SchedulerHarness(
         WorkConfig(workers=1, order=ProcessingOrder.KEY, retry_backoff_ms=100, auto_commit_interval_ms=None)
     )
@@ -350,7 +350,7 @@ def test_failed_dead_letter_write_is_retried() -> None:
 
 
 def test_exhausted_record_stops_processing_if_configured() -> None:
-    harness = SchedulerHarness(WorkConfig(max_attempts=1, when_exhausted=ExhaustedAction.FAIL))
+    harness = SchedulerHarness(WorkConfig(max_attempts=1, after_last_attempt=ExhaustedAction.FAIL))
     harness.assigned(P0, P1)
     harness.received(records(P0, 0) + records(P1, 0))
     assert harness.fail(P0, 0) == [StopProcessing(Record("t", 0, 0), BROKEN, 1)]
@@ -489,7 +489,7 @@ def test_drain_does_not_wait_for_backoffs() -> None:
 
 
 def test_stop_processing_ends_a_drain() -> None:
-    harness = SchedulerHarness(WorkConfig(max_attempts=1, when_exhausted=ExhaustedAction.FAIL))
+    harness = SchedulerHarness(WorkConfig(max_attempts=1, after_last_attempt=ExhaustedAction.FAIL))
     harness.assigned(P0)
     harness.received(records(P0, 0))
     harness.revoke(P0)

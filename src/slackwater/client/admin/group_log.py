@@ -49,7 +49,7 @@ class GroupLogEntries(NamedTuple):
     events: list[GroupEvent]
     topics: frozenset[str]
     """The topics that were read."""
-    refused: frozenset[str]
+    denied: frozenset[str]
     """The topics whose reading was denied."""
 
 

@@ -135,9 +135,9 @@ class Consumer:
             membership = self.engine.require_group("subscribe()")
             self.engine.listener = listener
             if regex is not None:
-                membership.do(lambda member, now_ms: member.subscribe_pattern(regex, now_ms))
+                membership.call_member(lambda member, now_ms: member.subscribe_pattern(regex, now_ms))
             elif names:
-                membership.do(lambda member, now_ms: member.subscribe(names, now_ms))
+                membership.call_member(lambda member, now_ms: member.subscribe(names, now_ms))
             else:
                 self._unsubscribe()
 
@@ -150,7 +150,7 @@ class Consumer:
                 return
             with self._lock:
                 if self.engine.membership is not None:
-                    self.engine.membership.do(lambda member, now_ms: member.assign(assigned, now_ms))
+                    self.engine.membership.call_member(lambda member, now_ms: member.assign(assigned, now_ms))
                 self._positions.assign(assigned)
                 self.engine.fetcher.schedule()
 
@@ -164,7 +164,7 @@ class Consumer:
         try:
             if membership is not None:
                 self.engine.mark_returned_as_consumed()
-                membership.do(lambda member, now_ms: member.unsubscribe(now_ms))
+                membership.call_member(lambda member, now_ms: member.unsubscribe(now_ms))
                 self.engine.handle_due()
         finally:
             with self._lock:
@@ -397,7 +397,7 @@ class Consumer:
         """Rejoin the group at the next poll."""
         with self._call():
             membership = self.engine.require_group("enforce_rebalance()")
-            membership.do(lambda member, now_ms: member.enforce_rebalance(reason, now_ms))
+            membership.call_member(lambda member, now_ms: member.enforce_rebalance(reason, now_ms))
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 

@@ -155,7 +155,9 @@ class ConsumerEngine:
         self.mark_returned_as_consumed()
         member, deadline = membership.member, time.monotonic() + timeout
         timeout_ms = int(timeout * 1000)
-        membership.do(lambda machine, now_ms: machine.close(now_ms, timeout_ms=timeout_ms, leave_group=leave_group))
+        membership.call_member(
+            lambda machine, now_ms: machine.close(now_ms, timeout_ms=timeout_ms, leave_group=leave_group)
+        )
         error: BaseException | None = None
         while not member.is_closed:
             try:
@@ -163,7 +165,7 @@ class ConsumerEngine:
             except SlackwaterError as raised:
                 error = error or raised
             with self.lock:
-                if not membership.due and not member.is_closed:
+                if not membership.for_application and not member.is_closed:
                     self.lock.wait(max(min(deadline - time.monotonic(), 0.1), 0.001))
         self.run_callbacks()
         if error is not None:
@@ -221,12 +223,12 @@ class ConsumerEngine:
         )
 
     def _has_work(self, membership: Membership | None) -> bool:
-        due = bool(membership.due) if membership is not None else False
-        return due or self._woken or bool(self.callbacks) or bool(self.fetcher.pending_errors)
+        has_effects = bool(membership.for_application) if membership is not None else False
+        return has_effects or self._woken or bool(self.callbacks) or bool(self.fetcher.pending_errors)
 
     def _advance_member(self, membership: Membership, is_repeated: bool) -> None:
         """Advance the group member, and call the listener where a rebalance requires it."""
-        membership.do(lambda member, now_ms: member.poll(now_ms, is_repeated=is_repeated))
+        membership.call_member(lambda member, now_ms: member.poll(now_ms, is_repeated=is_repeated))
         self.handle_due()
         with self.lock:
             self._update_assignment(membership)
@@ -252,12 +254,12 @@ class ConsumerEngine:
         membership = self.membership
         while membership is not None:
             with self.lock:
-                if not membership.due:
+                if not membership.for_application:
                     return
-                due = membership.due.popleft()
-            if isinstance(due, Raise):
-                raise due.error
-            self._notify(membership, due)
+                effect = membership.for_application.popleft()
+            if isinstance(effect, Raise):
+                raise effect.error
+            self._notify(membership, effect)
 
     def _notify(self, membership: Membership, notify: NotifyListener) -> None:
         with self.lock:
@@ -273,7 +275,7 @@ class ConsumerEngine:
             interrupt, failure = error, Wakeup("The listener was interrupted.")
         finally:
             self.is_in_listener = False
-        membership.do(lambda member, now_ms: member.on_listener_done(now_ms, failure))
+        membership.call_member(lambda member, now_ms: member.on_listener_done(now_ms, failure))
         with self.lock:
             self._update_assignment(membership)
         if interrupt is not None:

@@ -2,8 +2,8 @@
 
 Invariants:
 - The state machine (group.member) is called with one lock held, by the application thread and by the network thread.
-  The caller carries out the effects, in order, before it releases the lock.
-- Listener calls and errors belong to the application thread. They wait in `due`.
+  The caller executes the effects, in order, before it releases the lock.
+- Listener calls and errors belong to the application thread. They wait in `for_application`.
 - `lock` is notified after every change.
 - A request that was not sent or got no response is reported as failed; the state machine decides what to do. It also
   learns of a lost coordinator connection while no request is in flight.
@@ -71,7 +71,7 @@ class Membership:
     ) -> None:
         self.member = GroupMember(config)
         self.lock = lock
-        self.due: deque[NotifyListener | Raise] = deque()
+        self.for_application: deque[NotifyListener | Raise] = deque()
         self._cluster = cluster
         self._network = network
         self._clock = clock
@@ -89,10 +89,10 @@ class Membership:
 
     # --- called by the application thread ---------------------------------------------------------------------------
 
-    def do(self, call: Callable[[GroupMember, int], list[MemberEffect]]) -> None:
-        """Call the state machine and carry out its effects."""
+    def call_member(self, call: Callable[[GroupMember, int], list[MemberEffect]]) -> None:
+        """Call the state machine and execute its effects."""
         with self.lock:
-            self._carry_out(call(self.member, self._clock.now_ms()))
+            self._execute(call(self.member, self._clock.now_ms()))
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], on_commit: OnCommit, *, sync: bool = False
@@ -101,24 +101,24 @@ class Membership:
         with self.lock:
             self._last_id += 1
             self._commits[self._last_id] = on_commit
-            self._carry_out(self.member.commit(offsets, self._clock.now_ms(), commit_id=self._last_id, sync=sync))
+            self._execute(self.member.commit(offsets, self._clock.now_ms(), commit_id=self._last_id, sync=sync))
 
     def fetch_committed(self, partitions: Iterable[TopicPartition], on_committed: OnCommitted) -> None:
         """Fetch committed offsets; `on_committed` receives the outcome."""
         with self.lock:
             self._last_id += 1
             self._fetches[self._last_id] = on_committed
-            self._carry_out(self.member.fetch_committed(partitions, self._clock.now_ms(), fetch_id=self._last_id))
+            self._execute(self.member.fetch_committed(partitions, self._clock.now_ms(), fetch_id=self._last_id))
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: list[MemberEffect]) -> None:
+    def _execute(self, effects: list[MemberEffect]) -> None:
         for effect in effects:
             match effect:
                 case Send():
                     self._network.call_soon(self._send, effect, self.member.coordinator)
                 case NotifyListener() | Raise():
-                    self.due.append(effect)
+                    self.for_application.append(effect)
                 case EmitEvent():
                     self._network.call_soon(self._on_event, effect.event)
                 case RefreshMetadata():
@@ -173,23 +173,25 @@ class Membership:
                 log.exception("%s failed.", type(request).__name__)
             if isinstance(error, UnsupportedVersionError):
                 self._raise(error)
-            self.do(lambda member, now_ms: member.on_request_failed(send.request_id, now_ms))
+            self.call_member(lambda member, now_ms: member.on_request_failed(send.request_id, now_ms))
         else:
             self._notify_request(request, response)
-            self.do(lambda member, now_ms: member.on_response(send.request_id, response, now_ms))
+            self.call_member(lambda member, now_ms: member.on_response(send.request_id, response, now_ms))
 
     def _watch_coordinator(self, connection: BrokerConnection, coordinator: CoordinatorNode) -> None:
         """Report a lost connection to the coordinator, also while no request is in flight."""
         if connection is not self._coordinator_connection:
             self._coordinator_connection = connection
             connection.lost.add_done_callback(
-                lambda _: self.do(lambda member, now_ms: member.on_disconnected(coordinator, now_ms))
+                lambda _: self.call_member(lambda member, now_ms: member.on_disconnected(coordinator, now_ms))
             )
 
     def _raise(self, error: SlackwaterError) -> None:
         with self.lock:
-            if not any(isinstance(due, Raise) and str(due.error) == str(error) for due in self.due):
-                self.due.append(Raise(error))
+            if not any(
+                isinstance(effect, Raise) and str(effect.error) == str(error) for effect in self.for_application
+            ):
+                self.for_application.append(Raise(error))
             self.lock.notify_all()
 
     # Metadata
@@ -234,7 +236,7 @@ class Membership:
                 for name, topic in received.items()
                 if topic.partitions and (needed is None or name in needed)
             }
-            self.do(lambda member, now_ms: member.on_metadata(infos, now_ms))
+            self.call_member(lambda member, now_ms: member.on_metadata(infos, now_ms))
 
     def _report_topic_errors(self, topics: Mapping[str, TopicMetadata]) -> None:
         """Warn once about a topic that does not exist, and raise an error that no retry resolves."""
@@ -258,7 +260,7 @@ class Membership:
     def _on_timer(self) -> None:
         with self.lock:
             self._timer = self._timer_due_ms = None
-            self._carry_out(self.member.tick(self._clock.now_ms()))
+            self._execute(self.member.tick(self._clock.now_ms()))
 
 
 def _topic_info(topic: TopicMetadata, racks: Mapping[int, str | None]) -> TopicInfo:

@@ -62,7 +62,7 @@ STOP_POLL_TIMEOUT_S: Final = 0.05
 COMMIT_TIMEOUT_S: Final = 10.0
 GRACE_S: Final = 1.0  # the scheduler's own deadline comes first
 JOIN_TIMEOUT_S: Final = 1.0
-_NOT_LIMITS: Final = ("when_exhausted", "auto_commit_interval_ms", "retry_backoff_jitter")
+_NOT_LIMITS: Final = ("after_last_attempt", "auto_commit_interval_ms", "retry_backoff_jitter")
 
 
 class HandlerFailedError(SlackwaterError):
@@ -119,7 +119,7 @@ class RunOptions:
             max_attempts=self.max_attempts,
             retry_backoff_ms=self.retry_backoff_ms,
             retry_backoff_max_ms=max(self.retry_backoff_max_ms, self.retry_backoff_ms),
-            when_exhausted=ExhaustedAction.DEAD_LETTER if self.dead_letter_topic else ExhaustedAction.FAIL,
+            after_last_attempt=ExhaustedAction.DEAD_LETTER if self.dead_letter_topic else ExhaustedAction.FAIL,
             auto_commit_interval_ms=auto_commit_interval_ms,
             **self.limits,
         )
@@ -338,7 +338,7 @@ class Runner:
             if next_task is None and len(effects) == 1 and type(start := effects[0]) is StartTask:
                 next_task = start
             else:
-                next_task = self._apply_all(effects, keep_first=next_task is None) or next_task
+                next_task = self._apply_all(effects, first_task_for_this_worker=next_task is None) or next_task
         return next_task
 
     def _fail(self, task: StartTask[ConsumerRecord], error: BaseException) -> StartTask[ConsumerRecord] | None:
@@ -348,7 +348,7 @@ class Runner:
         with self._lock:
             return self._call(
                 lambda work, now_ms: work.on_failed(task.task_id, error, now_ms, retriable=retriable, random=jitter),
-                keep_first=True,
+                first_task_for_this_worker=True,
             )
 
     def _on_dead_letter(self, letter: WriteDeadLetter[ConsumerRecord], error: SlackwaterError | None) -> None:
@@ -365,21 +365,23 @@ class Runner:
     # --- effects, with the lock held ----------------------------------------------------------------------------------
 
     def _call(
-        self, call: Callable[[Scheduler, int], Effects], *, keep_first: bool = False
+        self, call: Callable[[Scheduler, int], Effects], *, first_task_for_this_worker: bool = False
     ) -> StartTask[ConsumerRecord] | None:
-        """Call the scheduler, apply its effects, and set the timer; with `keep_first` return the first task."""
-        next_task = self._apply_all(call(self._scheduler, self._context.now_ms()), keep_first=keep_first)
+        """Call the scheduler, apply its effects, and set the timer; return the first task if the worker takes it."""
+        next_task = self._apply_all(
+            call(self._scheduler, self._context.now_ms()), first_task_for_this_worker=first_task_for_this_worker
+        )
         due_ms = self._scheduler.next_due_ms()
         if due_ms is not None and (self._timer_due_ms is None or due_ms < self._timer_due_ms):
             self._timer_due_ms = due_ms
             self._context.call_soon(self._set_timer, due_ms)
         return next_task
 
-    def _apply_all(self, effects: Effects, *, keep_first: bool) -> StartTask[ConsumerRecord] | None:
+    def _apply_all(self, effects: Effects, *, first_task_for_this_worker: bool) -> StartTask[ConsumerRecord] | None:
         first: StartTask[ConsumerRecord] | None = None
         for effect in effects:
             if isinstance(effect, StartTask):
-                if keep_first and first is None:
+                if first_task_for_this_worker and first is None:
                     first = effect
                 else:
                     self._tasks.put(effect)

@@ -105,17 +105,17 @@ class PartitionBalancer:
                 owner = int(owner_of[partition])
                 if load[owner] <= load[least] + 1:
                     continue
-                taker = self._former_owner(members, partition, owner)
-                if taker == UNASSIGNED:
-                    taker = least
-                actual = self.movements.partition_to_move(topic, partition, owner, taker)
-                giver = int(owner_of[actual])
-                self.movements.record(topic, actual, giver, taker)
-                owner_of[actual] = taker
-                load[giver] -= 1
-                load[taker] += 1
+                to_member = self._former_owner(members, partition, owner)
+                if to_member == UNASSIGNED:
+                    to_member = least
+                actual = self.movements.partition_to_move(topic, partition, owner, to_member)
+                from_member = int(owner_of[actual])
+                self.movements.record(topic, actual, from_member, to_member)
+                owner_of[actual] = to_member
+                load[from_member] -= 1
+                load[to_member] += 1
                 moved = True
-                is_regular_move = taker == least and giver == owner
+                is_regular_move = to_member == least and from_member == owner
                 least = int(members[load[members].argmin()])
                 if not is_regular_move:
                     # A move from this partition's owner to the least loaded member creates no new candidates. Any

@@ -98,9 +98,9 @@ class GeneralAssignmentBuilder:
             if len(free) <= _MAX_LOOP_PARTITIONS:
                 takers = []
                 for _ in range(len(free)):
-                    taker = loads.argmin()
-                    loads[taker] += 1
-                    takers.append(taker)
+                    to_member = loads.argmin()
+                    loads[to_member] += 1
+                    takers.append(to_member)
                 self.owner[free] = members[takers]
             else:
                 dealt = least_loaded(loads, len(free))

@@ -21,10 +21,10 @@ class PartitionMovements:
         self._by_partition: dict[int, tuple[int, int]] = {}
         self._by_pair: dict[tuple[int, int, int], _Moved] = {}
 
-    def partition_to_move(self, topic: int, partition: int, giver: int, taker: int) -> int:
-        """The partition to move so that the taker gets one more: this one, or one whose earlier move is undone."""
-        original_owner = self._by_partition.get(partition, (giver, giver))[0]
-        moved = self._by_pair.get((topic, taker, original_owner))
+    def partition_to_move(self, topic: int, partition: int, from_member: int, to_member: int) -> int:
+        """The partition to move so that `to_member` gets one more: this one, or one whose earlier move is undone."""
+        original_owner = self._by_partition.get(partition, (from_member, from_member))[0]
+        moved = self._by_pair.get((topic, to_member, original_owner))
         if moved is None:
             return partition
         topic_hash, first = string_hash(self._layout.topics[topic]), int(self._layout.first[topic])
@@ -34,18 +34,18 @@ class PartitionMovements:
             key=lambda moved_partition: bucket(partition_hash(topic_hash, moved_partition - first), buckets),
         )
 
-    def record(self, topic: int, partition: int, giver: int, taker: int) -> None:
+    def record(self, topic: int, partition: int, from_member: int, to_member: int) -> None:
         """Record a movement."""
-        original_owner = giver
+        original_owner = from_member
         if partition in self._by_partition:
             original_owner, last_owner = self._by_partition.pop(partition)
             moved = self._by_pair[topic, original_owner, last_owner]
             del moved.partitions[partition]
             if not moved.partitions:
                 del self._by_pair[topic, original_owner, last_owner]
-        if original_owner != taker:
-            self._by_partition[partition] = (original_owner, taker)
-            self._by_pair.setdefault((topic, original_owner, taker), _Moved()).add(partition)
+        if original_owner != to_member:
+            self._by_partition[partition] = (original_owner, to_member)
+            self._by_pair.setdefault((topic, original_owner, to_member), _Moved()).add(partition)
 
 
 class _Moved:

@@ -41,7 +41,7 @@ class WorkConfig:
     paused at `total_high_water_records` or `total_high_water_bytes`. With a total of at least the number of partitions
     times their own mark, a record that waits for its retry delays only its own partition.
 
-    `replay_bound_records` limits, per partition, the records between the committed offset and the last one received.
+    `max_uncommitted_records` limits, per partition, the records between the committed offset and the last one received.
     Those are processed again after a crash; one slow record keeps all records finished after it among them.
     """
 
@@ -53,9 +53,9 @@ class WorkConfig:
     total_low_water_records: int = 25_000
     total_high_water_bytes: int = 64 * 1024 * 1024
     total_low_water_bytes: int = 32 * 1024 * 1024
-    replay_bound_records: int = 10_000
+    max_uncommitted_records: int = 10_000
     max_attempts: int | None = 5  # None: no limit while the partition is owned
-    when_exhausted: ExhaustedAction = ExhaustedAction.DEAD_LETTER
+    after_last_attempt: ExhaustedAction = ExhaustedAction.DEAD_LETTER
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     retry_backoff_jitter: float = 0.2
@@ -67,9 +67,9 @@ class WorkConfig:
         for name in ("", "total_"):
             self._check_marks(f"{name}low_water_records", f"{name}high_water_records")
         self._check_marks("total_low_water_bytes", "total_high_water_bytes")
-        if self.replay_bound_records < self.high_water_records:
+        if self.max_uncommitted_records < self.high_water_records:
             raise UsageError(
-                f"replay_bound_records = {self.replay_bound_records} is below high_water_records = "
+                f"max_uncommitted_records = {self.max_uncommitted_records} is below high_water_records = "
                 f"{self.high_water_records}, which could never be reached. Raise the first or lower the second."
             )
         if self.max_attempts is not None and self.max_attempts < 1:

@@ -1,8 +1,8 @@
-"""The work of one partition during one assignment: its lanes, its position, and whether it is full.
+"""The work of one partition during one assignment: its queues, its position, and whether it is full.
 
 Invariants:
-- A lane has at most one active record (ready, running, waiting for a retry, or being dead-lettered); the others wait in
-  the order received.
+- An ordering key has at most one active record (ready, running, waiting for a retry, or being dead-lettered); the
+  others wait in the order received.
 - `position()` never passes an unfinished record.
 - Every operation takes constant time.
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slackwater.group.work.revocation import Revocation
 
 UNKNOWN: Final = -1
-PARTITION_LANE: Final = b""  # the only lane under ProcessingOrder.PARTITION
+PARTITION_KEY: Final = b""  # the only ordering key under ProcessingOrder.PARTITION
 
 
 class PartitionWork(Generic[R]):
@@ -35,8 +35,8 @@ class PartitionWork(Generic[R]):
         "is_full",
         "is_paused",
         "is_rotating",
-        "lanes",
         "next_offset",
+        "queues",
         "ready",
         "received",
         "reported",
@@ -49,10 +49,10 @@ class PartitionWork(Generic[R]):
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.unfinished: OrderedDict[int, Task[R]] = OrderedDict()
-        self.lanes: dict[
+        self.queues: dict[
             bytes, deque[Task[R]] | None
-        ] = {}  # lanes with an active record, and the tasks waiting in them
-        self.ready: deque[Task[R]] = deque()  # at most one task per lane
+        ] = {}  # by ordering key with an active record: the tasks that wait for it
+        self.ready: deque[Task[R]] = deque()  # at most one task per ordering key
         self.is_rotating = False  # whether the scheduler's rotation contains this partition
         self.received = 0
         self.active_count = 0  # tasks with a worker or the dead-letter writer; a drain waits for them
@@ -64,27 +64,27 @@ class PartitionWork(Generic[R]):
         self.revocation: Revocation[R] | None = None  # set while the partition drains
 
     def enqueue(self, task: Task[R]) -> None:
-        """Append a task to its lane."""
+        """Append a task to the queue of its ordering key."""
         self.unfinished[task.offset] = task
-        lane = task.lane
-        if lane is None:
+        order_key = task.order_key
+        if order_key is None:
             self.ready.append(task)
-        elif lane not in self.lanes:
-            # Most lanes of KEY order never hold a second record at a time: the queue is created on demand.
-            self.lanes[lane] = None
+        elif order_key not in self.queues:
+            # Most keys never have a second record at a time: the queue is created on demand.
+            self.queues[order_key] = None
             self.ready.append(task)
-        elif (waiting := self.lanes[lane]) is not None:
+        elif (waiting := self.queues[order_key]) is not None:
             waiting.append(task)
         else:
-            self.lanes[lane] = deque((task,))
+            self.queues[order_key] = deque((task,))
 
-    def release(self, lane: bytes) -> None:
-        """Make the next task of this lane ready after its active task ended."""
-        waiting = self.lanes[lane]
+    def release(self, order_key: bytes) -> None:
+        """Make the next task of this ordering key ready after its active task ended."""
+        waiting = self.queues[order_key]
         if waiting:
             self.ready.append(waiting.popleft())
         else:
-            del self.lanes[lane]
+            del self.queues[order_key]
 
     def advance_to(self, next_offset: int) -> None:
         """Record that no record below `next_offset` will be received."""
@@ -110,14 +110,16 @@ class PartitionWork(Generic[R]):
         """Update `full`, with the hysteresis of the marks."""
         if self.is_full:
             self.is_full = (
-                len(self.unfinished) > config.low_water_records or self.replay_span() > config.replay_bound_records // 2
+                len(self.unfinished) > config.low_water_records
+                or self.replay_span() > config.max_uncommitted_records // 2
             )
         else:
             self.is_full = (
-                len(self.unfinished) >= config.high_water_records or self.replay_span() >= config.replay_bound_records
+                len(self.unfinished) >= config.high_water_records
+                or self.replay_span() >= config.max_uncommitted_records
             )
 
-    def hand_back(self, task: Task[R]) -> None:
+    def return_unprocessed(self, task: Task[R]) -> None:
         """Leave a record to the partition's next owner, which must start with it at the latest."""
         del self.unfinished[task.offset]
         self.next_offset = min(self.next_offset, task.offset)
@@ -125,10 +127,10 @@ class PartitionWork(Generic[R]):
     def stop(self) -> list[Task[R]]:
         """Hand back all tasks that are not with a worker or the dead-letter writer, and return them."""
         self.ready.clear()
-        self.lanes.clear()
+        self.queues.clear()
         busy = (TaskState.RUNNING, TaskState.DEAD_LETTERING)
         idle = [task for task in self.unfinished.values() if task.state not in busy]
         for task in idle:
             task.apply(TaskInput.DROP)
-            self.hand_back(task)
+            self.return_unprocessed(task)
         return idle

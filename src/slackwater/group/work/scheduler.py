@@ -1,12 +1,12 @@
 """The work scheduler: starts records in workers off the poll thread and computes the offsets to commit.
 
 Invariants:
-- Order is kept per partition, per key, or not at all. A lane never has two active records, not even one of this
-  assignment and one of an assignment that was lost.
+- Order is kept per partition, per key, or not at all. An ordering key never has two active records, not even one of
+  this assignment and one of an assignment that was lost.
 - A committed offset never passes an unfinished record; finished means processed, or written to the dead-letter topic.
 - Back-pressure is pause and resume; a poll never blocks. A partition assigned while everything is paused starts paused.
-- A retry delays only its own lane. Attempts are counted per assignment.
-- On revoke, records that are not started are handed back at once; running ones are awaited until the deadline. A lost
+- A retry delays only its own ordering key. Attempts are counted per assignment.
+- On revoke, records that are not started are returned unprocessed at once; running ones are awaited until the deadline. A lost
   partition is dropped at once, without a commit.
 - A result counts only for the assignment in which its task was started, even if the partition was assigned again.
 
@@ -35,7 +35,7 @@ from slackwater.group.work.effects import (
     WorkEffect,
     WriteDeadLetter,
 )
-from slackwater.group.work.partition import PARTITION_LANE, UNKNOWN, PartitionWork
+from slackwater.group.work.partition import PARTITION_KEY, UNKNOWN, PartitionWork
 from slackwater.group.work.revocation import Revocation
 from slackwater.group.work.task import Task, TaskInput, TaskState
 
@@ -48,7 +48,7 @@ class WorkScheduler(Generic[R]):
         self._partitions: dict[tuple[str, int], PartitionWork[R]] = {}
         self._rotation: deque[PartitionWork[R]] = deque()  # partitions with ready tasks, in turn
         self._active_tasks: dict[int, Task[R]] = {}  # by task id: tasks with a worker or the dead-letter writer
-        self._orphans: set[tuple[TopicPartition, bytes]] = set()  # lanes blocked by abandoned tasks
+        self._abandoned: set[tuple[TopicPartition, bytes]] = set()  # ordering keys blocked by abandoned tasks
         self._retries: list[tuple[int, int, Task[R]]] = []  # a heap; dropped tasks are removed when they are due
         self._revocations: list[Revocation[R]] = []
         self._last_id = 0
@@ -118,8 +118,8 @@ class WorkScheduler(Generic[R]):
                 self._end_assignments([current], effects)
                 self._end_revocations(effects, now_ms)
             work: PartitionWork[R] = PartitionWork(partition)
-            # A worker may still process a record of a lost assignment: its lane is blocked until it ends.
-            work.lanes = {lane: None for owner, lane in self._orphans if owner == partition}
+            # A worker may still process a record of a lost assignment: its ordering key is blocked until it ends.
+            work.queues = {order_key: None for owner, order_key in self._abandoned if owner == partition}
             self._partitions[partition] = work
             added.append(work)
         if added and self._commit_due_ms is None:
@@ -188,10 +188,10 @@ class WorkScheduler(Generic[R]):
                 work.start = work.reported = offset
             work.next_offset = offset + 1
             if order is ProcessingOrder.PARTITION:
-                lane: bytes | None = PARTITION_LANE
+                order_key: bytes | None = PARTITION_KEY
             else:
-                lane = record.key if order is ProcessingOrder.KEY else None
-            task = Task(record, offset, work, lane, work.received)
+                order_key = record.key if order is ProcessingOrder.KEY else None
+            task = Task(record, offset, work, order_key, work.received)
             work.received += 1
             work.enqueue(task)
             count += 1
@@ -218,7 +218,7 @@ class WorkScheduler(Generic[R]):
         if state is TaskState.DONE:
             self._done(task, effects, now_ms)
         else:
-            self._orphan_ended(task)
+            self._abandoned_ended(task)
         return self._finish_input(effects, now_ms)
 
     def on_failed(
@@ -248,9 +248,9 @@ class WorkScheduler(Generic[R]):
                 effects.append(StopProcessing(task.record, error, task.attempts))
                 self._end_revocations(effects, now_ms)
             case _ if abandoned:
-                self._orphan_ended(task)
+                self._abandoned_ended(task)
             case _:
-                self._hand_back(task, effects, now_ms)
+                self._return_unprocessed(task, effects, now_ms)
         return self._finish_input(effects, now_ms)
 
     def on_dead_letter_written(self, task_id: int, now_ms: int) -> list[WorkEffect[R]]:
@@ -278,7 +278,7 @@ class WorkScheduler(Generic[R]):
             task.partition.active_count -= 1
             self._wait(task, now_ms + self.config.backoff_ms(task.writes, random))
         else:
-            self._hand_back(task, effects, now_ms)
+            self._return_unprocessed(task, effects, now_ms)
         return self._finish_input(effects, now_ms)
 
     # --- commits and time ----------------------------------------------------------------------------------------
@@ -312,9 +312,9 @@ class WorkScheduler(Generic[R]):
         """The task input for a failed attempt."""
         max_attempts = self.config.max_attempts
         if not retriable or (max_attempts is not None and task.attempts >= max_attempts):
-            dead_letter = self.config.when_exhausted is ExhaustedAction.DEAD_LETTER
+            dead_letter = self.config.after_last_attempt is ExhaustedAction.DEAD_LETTER
             return TaskInput.DEAD_LETTER if dead_letter else TaskInput.FAIL
-        return TaskInput.HAND_BACK if task.partition.revocation is not None else TaskInput.RETRY
+        return TaskInput.RETURN_UNPROCESSED if task.partition.revocation is not None else TaskInput.RETRY
 
     def _done(self, task: Task[R], effects: list[WorkEffect[R]], now_ms: int) -> None:
         work = task.partition
@@ -326,29 +326,29 @@ class WorkScheduler(Generic[R]):
             self._update_paused((), effects)
             self._end_revocations(effects, now_ms)
             return
-        if task.lane is not None:
-            work.release(task.lane)
+        if task.order_key is not None:
+            work.release(task.order_key)
             self._rotate(work)
         if work.is_full or self._is_full:
             self._update_paused((work,), effects)
 
-    def _hand_back(self, task: Task[R], effects: list[WorkEffect[R]], now_ms: int) -> None:
+    def _return_unprocessed(self, task: Task[R], effects: list[WorkEffect[R]], now_ms: int) -> None:
         """Leave a record of a draining partition to the next owner."""
         task.partition.active_count -= 1
-        task.partition.hand_back(task)
+        task.partition.return_unprocessed(task)
         self._subtract([task])
         self._update_paused((), effects)
         self._end_revocations(effects, now_ms)
 
-    def _orphan_ended(self, task: Task[R]) -> None:
-        """Unblock the lane of an abandoned task that ended, if the partition is owned again."""
-        if task.lane is None:
+    def _abandoned_ended(self, task: Task[R]) -> None:
+        """Unblock the ordering key of an abandoned task that ended, if the partition is owned again."""
+        if task.order_key is None:
             return
         partition = task.partition.topic_partition
-        self._orphans.remove((partition, task.lane))
+        self._abandoned.remove((partition, task.order_key))
         work = self._partitions.get(partition)
         if work is not None and work.revocation is None:
-            work.release(task.lane)
+            work.release(task.order_key)
             self._rotate(work)
 
     def _dead_letter(self, task: Task[R], error: BaseException) -> WriteDeadLetter[R]:
@@ -395,8 +395,8 @@ class WorkScheduler(Generic[R]):
                 continue
             if task.apply(TaskInput.DROP) is TaskState.ABANDONED:
                 abandoned.append(task_id)
-                if task.lane is not None:
-                    self._orphans.add((task.partition.topic_partition, task.lane))
+                if task.order_key is not None:
+                    self._abandoned.add((task.partition.topic_partition, task.order_key))
             else:
                 del self._active_tasks[task_id]  # a dead-letter write occupies no worker
         for work in leaving:

@@ -5,10 +5,10 @@ Invariants:
   and has no effect.
 - Only `Task.apply()` changes a state, and only along TASK_TRANSITIONS.
 
-QUEUED waits for its lane and for a worker; RUNNING is with a worker; RETRYING waits for its backoff. DEAD_LETTERING
-waits for the dead-letter write, REWRITING for the backoff after a failed write. ABANDONED is still with a worker, but
-its partition is no longer owned and its result is ignored. DONE, FAILED and DROPPED are final: finished (perhaps as a
-dead letter), given up, left to the next owner.
+QUEUED waits for its ordering key and for a worker; RUNNING is with a worker; RETRYING waits for its backoff.
+DEAD_LETTERING waits for the dead-letter write, REWRITING for the backoff after a failed write. ABANDONED is still with
+a worker, but its partition is no longer owned and its result is ignored. DONE, FAILED and DROPPED are final: finished
+(perhaps as a dead letter), given up, left to the next owner.
 """
 
 from enum import IntEnum
@@ -42,7 +42,7 @@ class TaskInput(IntEnum):
     RETRY = 2  # the worker failed, attempts remain
     DEAD_LETTER = 3  # the worker failed for the last time: dead letter
     FAIL = 4  # the worker failed for the last time: stop
-    HAND_BACK = 5  # the worker failed while the partition drains: left to the next owner
+    RETURN_UNPROCESSED = 5  # the worker failed while the partition drains: left to the next owner
     DUE = 6  # the backoff ended
     WRITTEN = 7  # the dead letter is written
     WRITE_FAILED = 8  # the dead-letter write failed
@@ -66,7 +66,7 @@ TASK_TRANSITIONS: Final[dict[TaskState, dict[TaskInput, TaskState | None]]] = {
         _I.RETRY: _S.RETRYING,
         _I.DEAD_LETTER: _S.DEAD_LETTERING,
         _I.FAIL: _S.FAILED,
-        _I.HAND_BACK: _S.DROPPED,
+        _I.RETURN_UNPROCESSED: _S.DROPPED,
         _I.DROP: _S.ABANDONED,
     },
     _S.RETRYING: {
@@ -93,7 +93,7 @@ TASK_TRANSITIONS: Final[dict[TaskState, dict[TaskInput, TaskState | None]]] = {
         _I.RETRY: _S.DROPPED,
         _I.DEAD_LETTER: _S.DROPPED,
         _I.FAIL: _S.DROPPED,
-        _I.HAND_BACK: _S.DROPPED,
+        _I.RETURN_UNPROCESSED: _S.DROPPED,
     },
     _S.DONE: {**_LATE},
     _S.FAILED: {**_LATE, _I.DROP: _S.DROPPED},
@@ -102,15 +102,17 @@ TASK_TRANSITIONS: Final[dict[TaskState, dict[TaskInput, TaskState | None]]] = {
 
 
 class Task(Generic[R]):
-    """A record, its lane and its attempts, for one assignment of the partition."""
+    """A record, its ordering key and its attempts, for one assignment of the partition."""
 
-    __slots__ = ("attempts", "error", "lane", "number", "offset", "partition", "record", "size", "state", "writes")
+    __slots__ = ("attempts", "error", "number", "offset", "order_key", "partition", "record", "size", "state", "writes")
 
-    def __init__(self, record: R, offset: int, partition: "PartitionWork[R]", lane: bytes | None, number: int) -> None:
+    def __init__(
+        self, record: R, offset: int, partition: "PartitionWork[R]", order_key: bytes | None, number: int
+    ) -> None:
         self.record = record
         self.offset = offset
         self.partition = partition
-        self.lane = lane  # None: unordered
+        self.order_key = order_key  # None: unordered
         self.number = number  # index among the records received in this assignment
         self.size = record.size
         self.state = TaskState.QUEUED

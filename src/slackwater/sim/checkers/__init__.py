@@ -2,13 +2,13 @@
 
 Invariants:
 - A checker uses requests, responses, records, events and processed records. Of the internal state it reads only the
-  `View`.
+  `SimulationView`.
 - A checker raises `Violation` as soon as its rule is broken.
 """
 
 from slackwater.sim.checkers.bounded_phases import JoinPhasesAreBounded
 from slackwater.sim.checkers.causes import RebalancesHaveCauses
-from slackwater.sim.checkers.checker import Checker, View, Violation
+from slackwater.sim.checkers.checker import Checker, SimulationView, Violation
 from slackwater.sim.checkers.convergence import GroupConverges
 from slackwater.sim.checkers.durability import ResponsesAreDurable
 from slackwater.sim.checkers.expiry import OnlySilentMembersExpire
@@ -35,4 +35,4 @@ ALL: tuple[type[Checker], ...] = (
     LeaderHasJoined,
 )
 
-__all__ = ["ALL", "Checker", "View", "Violation"]
+__all__ = ["ALL", "Checker", "SimulationView", "Violation"]

@@ -1,7 +1,7 @@
 """The join phase ends in time, including KIP-134's initial delay."""
 
 from slackwater.group.events import EventKind, GenerationFormed, GroupEvent, RebalanceStarted
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class JoinPhasesAreBounded(Checker):
@@ -10,7 +10,7 @@ class JoinPhasesAreBounded(Checker):
     Exception: a rebalance with only absent static members restarts its timer (JG-30).
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.until_ms: int | None = None
 

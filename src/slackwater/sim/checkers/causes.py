@@ -3,13 +3,13 @@
 from slackwater.group.coordinator import GroupMetadata
 from slackwater.group.events import EventKind, GroupEvent, GroupState
 from slackwater.group.messages import JoinGroup, JoinProtocol, Request, Response
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class RebalancesHaveCauses(Checker):
     """The unchanged rejoin of a follower does not start a rebalance (JG-18), nor does a heartbeat or a commit."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.protocols: dict[str, tuple[JoinProtocol, ...]] = {}
         self.unchanged_rejoin: JoinGroup | None = None

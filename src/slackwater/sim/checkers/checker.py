@@ -20,7 +20,7 @@ class Violation(Exception):
         self.error = error
 
 
-class View(Protocol):
+class SimulationView(Protocol):
     """The state of a run that checkers can read; mappings of processes contain the live ones, by name."""
 
     @property
@@ -54,7 +54,7 @@ class View(Protocol):
 class Checker:
     """Checks one rule; every hook can call `fail`."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         self.view = view
 
     def fail(self, error: str) -> None:
@@ -97,7 +97,7 @@ class Checker:
     def on_revoked(self, process: str, partitions: frozenset[TopicPartition]) -> None:
         """Called when a process has revoked or lost partitions."""
 
-    def on_quiet(self) -> None:
+    def on_settled(self) -> None:
         """Called when the group must have settled after the last fault."""
 
     def on_finish(self) -> None:

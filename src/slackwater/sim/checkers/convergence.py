@@ -2,17 +2,17 @@
 
 from slackwater.group.events import EventKind, GroupEvent, GroupState
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class GroupConverges(Checker):
     """The group settles, and does not rebalance without a change."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.is_quiet = False
 
-    def on_quiet(self) -> None:
+    def on_settled(self) -> None:
         self.is_quiet = True
         self._check()
 

@@ -11,13 +11,13 @@ from slackwater.group.messages import (
     SyncGroupResponse,
 )
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class ResponsesAreDurable(Checker):
     """A response is sent only after the record it depends on is written."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.generation_id = -1
         self.assignments: dict[str, bytes] = {}

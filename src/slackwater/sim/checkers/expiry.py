@@ -11,13 +11,13 @@ from slackwater.group.messages import (
     Response,
     SyncGroupResponse,
 )
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class OnlySilentMembersExpire(Checker):
     """Successful heartbeats and commits restart a session (SE-01)."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.seen_ms: dict[str, int] = {}
 

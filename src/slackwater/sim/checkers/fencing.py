@@ -2,13 +2,13 @@
 
 from slackwater.group.errors import Error
 from slackwater.group.messages import Heartbeat, OffsetCommit, OffsetCommitResponse, Request, Response
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class OldGenerationsAreFenced(Checker):
     """Only members of the current generation can commit or get NONE for a heartbeat."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.stale: dict[object, str] = {}
 

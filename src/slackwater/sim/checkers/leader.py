@@ -3,13 +3,13 @@
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GenerationFormed, GroupEvent
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, Request, Response
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class LeaderHasJoined(Checker):
     """The leader of a generation gets a join response with the member list (JG-31, JG-32)."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.expected: str | None = None
 

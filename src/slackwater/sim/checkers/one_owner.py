@@ -4,13 +4,13 @@ from slackwater.group.assignors.consumer_protocol import decode_assignment
 from slackwater.group.coordinator import AppendRecords, GroupMetadata
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class OneOwnerPerGeneration(Checker):
     """Checks the assignments of the leader and the partitions that members consider their own."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.assignments: dict[int, dict[TopicPartition, str]] = {}
 

@@ -8,13 +8,13 @@ never passes an unprocessed record.
 from slackwater.group.coordinator import AppendRecords, CommittedOffset
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.sim.checkers.checker import Checker, View
+from slackwater.sim.checkers.checker import Checker, SimulationView
 
 
 class NoRecordLostOrRepeated(Checker):
     """Checks at-least-once processing, and exactly-once up to the committed offset."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: SimulationView) -> None:
         super().__init__(view)
         self.next_offset: dict[tuple[str, TopicPartition], int] = {}
         self.done: dict[TopicPartition, int] = {}  # every lower offset was processed

@@ -178,9 +178,9 @@ class QueryMember:
     def _subscribe(self) -> None:
         pattern, topics = self._options.subscribe_pattern, self._options.subscribe or ()
         if pattern is not None:
-            self._membership.do(lambda member, now_ms: member.subscribe_pattern(pattern, now_ms))
+            self._membership.call_member(lambda member, now_ms: member.subscribe_pattern(pattern, now_ms))
         else:
-            self._membership.do(lambda member, now_ms: member.subscribe(topics, now_ms))
+            self._membership.call_member(lambda member, now_ms: member.subscribe(topics, now_ms))
 
     # --- calls from Spark -------------------------------------------------------------------------------------------
 
@@ -215,7 +215,9 @@ class QueryMember:
             self.changed.wait_for(
                 lambda: not self.batches.has_pending_commits or self.failure is not None, CLOSE_TIMEOUT_S
             )
-            self._membership.do(lambda member, now_ms: member.close(now_ms, timeout_ms=int(CLOSE_TIMEOUT_S * 1000)))
+            self._membership.call_member(
+                lambda member, now_ms: member.close(now_ms, timeout_ms=int(CLOSE_TIMEOUT_S * 1000))
+            )
             self.changed.wait_for(lambda: self._membership.member.is_closed, CLOSE_TIMEOUT_S)
             self._is_stopped = True
             self.changed.notify_all()
@@ -245,7 +247,7 @@ class QueryMember:
                 self._membership.member.hold(effect.partitions)
             case ReleasePartitions():
                 released = effect.partitions
-                self._membership.do(lambda member, now_ms: member.release(released, now_ms))
+                self._membership.call_member(lambda member, now_ms: member.release(released, now_ms))
             case CommitBatchOffsets():
                 self._commit(effect)
             case FetchCommitted():
@@ -286,12 +288,12 @@ class QueryMember:
         """Pass the group's notifications and due timers to the batches until the query stops."""
         with self.changed:
             while not self._is_stopped:
-                while self._membership.due:
-                    due = self._membership.due.popleft()
-                    if isinstance(due, Raise):
-                        self._fail(due.error)
+                while self._membership.for_application:
+                    effect = self._membership.for_application.popleft()
+                    if isinstance(effect, Raise):
+                        self._fail(effect.error)
                     else:
-                        self._notify(due)
+                        self._notify(effect)
                 now_ms = self._clock.now_ms()
                 leaving = self._membership.member.leaving
                 if leaving != self.batches.leaving:
@@ -301,7 +303,7 @@ class QueryMember:
                     self.execute(self.batches.tick(now_ms))
                     due_ms = self.batches.next_due_ms()
                 self._check_process_timer(now_ms)
-                if not self._membership.due:
+                if not self._membership.for_application:
                     wait_s = 1.0 if due_ms is None else min(max((due_ms - now_ms) / 1000, 0.001), 1.0)
                     self.changed.wait(wait_s)
 
@@ -318,7 +320,7 @@ class QueryMember:
                 self.execute(self.batches.on_revoked(partitions, now_ms))
             case Callback.LOST:
                 self.execute(self.batches.on_lost(partitions, now_ms))
-        self._membership.do(lambda member, now_ms: member.on_listener_done(now_ms))
+        self._membership.call_member(lambda member, now_ms: member.on_listener_done(now_ms))
 
     def _log_without_partitions(self) -> None:
         is_without = not self.batches.owned
@@ -359,7 +361,7 @@ class QueryMember:
             limit_ms,
         )
         overrun_ms = now_ms - self.last_progress_ms - limit_ms
-        self._membership.do(lambda member, now_ms: member.leave_on_poll_timeout(overrun_ms, now_ms))
+        self._membership.call_member(lambda member, now_ms: member.leave_on_poll_timeout(overrun_ms, now_ms))
 
     # --- control connection -------------------------------------------------------------------------------------------
 
