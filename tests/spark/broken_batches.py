@@ -41,7 +41,7 @@ def commits_before_the_batch_is_finished(patch: pytest.MonkeyPatch) -> None:
         effects = original(self, seq, now_ms)
         for partition, offset_range in self._running.ranges.items() if self._running is not None else ():
             self._commits.by_partition[partition] = PendingCommit(
-                offset_range.until_offset, CommitMarker(self.token, seq), CommitReason.FINISHED
+                offset_range.until_offset, CommitMarker(self.checkpoint_id, seq), CommitReason.FINISHED
             )
         return effects + self._after(now_ms)
 
@@ -123,11 +123,11 @@ def forgets_what_it_handed_off(patch: pytest.MonkeyPatch) -> None:
 
 @broken(Handover.WAIT)
 def starts_without_a_claim(patch: pytest.MonkeyPatch) -> None:
-    """A new owner writes no claim, so the previous owner takes its own commit marker for the latest."""
+    """A new owner commits no marker, so the previous owner takes its own commit marker for the latest."""
     original = BatchPlanner._begin
 
     def without_claim(self: BatchPlanner, partition: TopicPartition, start: StartPosition | None) -> None:
-        if start is not None and start.claim is not None:
+        if start is not None and start.ownership_commit is not None:
             start = StartPosition(start.position, None, start.reset_from, start.replay)
         original(self, partition, start)
 

@@ -253,7 +253,7 @@ class RecordChecker(Checker):
                 partition = TopicPartition(record.topic, record.partition)
                 marker = CommitMarker.parse(OffsetAndMetadata(record.value.offset, metadata=record.value.metadata))
                 if marker is not None:
-                    self.by_app[marker.token.split(".")[0], partition] = record.value.offset
+                    self.by_app[marker.checkpoint_id.split(".")[0], partition] = record.value.offset
                 self._on_committed(partition, record.value.offset)
 
     def _on_committed(self, partition: TopicPartition, offset: int) -> None:

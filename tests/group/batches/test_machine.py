@@ -6,7 +6,7 @@ import pytest
 
 from slackwater.group.batches.admission import BatchLimits, divide_limit
 from slackwater.group.batches.commit_marker import CommitMarker
-from slackwater.group.batches.config import BatchConfig, DataLossError, Handover, OffsetResetRefused
+from slackwater.group.batches.config import BatchConfig, DataLossError, Handover, OffsetResetRejected
 from slackwater.group.batches.effects import (
     BatchEffect,
     BatchEvent,
@@ -440,12 +440,12 @@ def test_offset_reset_is_followed_and_reported() -> None:
 
 
 def test_offset_reset_is_refused_if_configured() -> None:
-    query = Query(batch(4, p0=(3, 9)), refuse_resets=True)
+    query = Query(batch(4, p0=(3, 9)), reject_resets=True)
     query.group[P0] = plain(1)
 
     query.assign(P0)
 
-    assert isinstance(query.batches.failure, OffsetResetRefused)
+    assert isinstance(query.batches.failure, OffsetResetRejected)
     assert "t-0 is 1, and this query was at 9" in str(query.batches.failure)
     assert query.group[P0] == plain(1)
 

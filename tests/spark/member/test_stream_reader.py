@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from slackwater import Admin, Broker, Consumer, Producer
-from slackwater.group.batches.config import DataLossError, OffsetResetRefused
+from slackwater.group.batches.config import DataLossError, OffsetResetRejected
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.member import query_run
@@ -326,7 +326,7 @@ def test_offset_reset_is_obeyed_or_refused(env: Environment) -> None:
     with Admin({"bootstrap.servers": env.broker.bootstrap_servers}) as admin:
         admin.alter_offsets(env.group, {TopicPartition(env.topic, 0): 1})
     refusing = env.reader(onOffsetReset="refuse")
-    with pytest.raises(OffsetResetRefused, match=r"-0 is 1, and this query was at 3"):
+    with pytest.raises(OffsetResetRejected, match=r"-0 is 1, and this query was at 3"):
         refusing.latestOffset(first, ReadAllAvailable())
     refusing.stop()
 

@@ -1,7 +1,7 @@
 """The micro-batches of a Spark query that is a group member, as a state machine without I/O."""
 
 from slackwater.group.batches.admission import BatchLimits
-from slackwater.group.batches.config import BatchConfig, BatchCounters, DataLossError, Handover, OffsetResetRefused
+from slackwater.group.batches.config import BatchConfig, BatchCounters, DataLossError, Handover, OffsetResetRejected
 from slackwater.group.batches.effects import (
     BatchEffect,
     BatchEvent,
@@ -28,6 +28,6 @@ __all__ = [
     "FetchCommitted",
     "Handover",
     "HoldPartitions",
-    "OffsetResetRefused",
+    "OffsetResetRejected",
     "ReleasePartitions",
 ]

@@ -1,9 +1,9 @@
 """Commit markers: offset metadata that identifies a query's own commits.
 
 Invariants:
-- `slackwater:<token>:<seq>` means: the query with checkpoint `token` committed this offset when its batch `seq` was
-  planned and everything before the offset was finished.
-- `slackwater:<token>:<seq>:handoff` means: the query's checkpoint will finish batch `seq`.
+- `slackwater:<checkpoint_id>:<seq>` means: the query with this checkpoint committed this offset when its batch
+  `seq` was planned and everything before the offset was finished.
+- `slackwater:<checkpoint_id>:<seq>:handoff` means: the query's checkpoint will finish batch `seq`.
 - Any other metadata belongs to another consumer or to an operator.
 """
 
@@ -20,7 +20,7 @@ _HANDOFF: Final = "handoff"
 class CommitMarker:
     """The checkpoint and the batch that an offset was committed by."""
 
-    token: str
+    checkpoint_id: str
     seq: int
     is_handoff: bool = False
 
@@ -33,4 +33,4 @@ class CommitMarker:
         return cls(words[1], int(words[2]), is_handoff=words[3:] == [_HANDOFF])
 
     def __str__(self) -> str:
-        return f"{_PREFIX}:{self.token}:{self.seq}" + (f":{_HANDOFF}" if self.is_handoff else "")
+        return f"{_PREFIX}:{self.checkpoint_id}:{self.seq}" + (f":{_HANDOFF}" if self.is_handoff else "")

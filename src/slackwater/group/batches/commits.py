@@ -1,4 +1,4 @@
-"""The offsets that a query still has to commit: finished batches, claims, hand-offs.
+"""The offsets that a query still has to commit: finished batches, ownership commits, early commits (`HANDOFF`).
 
 Invariants:
 - One offset per partition: a newer one replaces an older one, even one in flight.
@@ -24,12 +24,12 @@ class CommitReason(Enum):
 
     FINISHED = "batch finished"
     HANDOFF = "batch will be finished from the checkpoint"
-    CLAIM = "partition claimed by this query"
+    OWNERSHIP = "partition is read by this query"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingCommit:
-    """One offset to commit; for a claim, `position` is where reading starts after the commit."""
+    """One offset to commit; for an ownership commit, `position` is where reading starts after the commit."""
 
     offset: int
     marker: CommitMarker
@@ -47,14 +47,16 @@ class PendingCommits:
 
     @property
     def has_claims(self) -> bool:
-        """Whether a claim is pending."""
-        return any(pending.reason is CommitReason.CLAIM for pending in self.by_partition.values())
+        """Whether an ownership commit is pending."""
+        return any(pending.reason is CommitReason.OWNERSHIP for pending in self.by_partition.values())
 
     @property
     def partitions_with_work(self) -> frozenset[TopicPartition]:
         """The partitions with finished or handed-off work that is not committed."""
         return frozenset(
-            partition for partition, pending in self.by_partition.items() if pending.reason is not CommitReason.CLAIM
+            partition
+            for partition, pending in self.by_partition.items()
+            if pending.reason is not CommitReason.OWNERSHIP
         )
 
     def due_ms(self) -> int | None:

@@ -21,7 +21,7 @@ class BatchConfig:
     in_group: bool = True
     handover: Handover = Handover.WAIT
     handover_timeout_ms: int = 600_000
-    refuse_resets: bool = False
+    reject_resets: bool = False
     fail_on_data_loss: bool = True
 
 
@@ -35,10 +35,10 @@ class BatchCounters:
     handover_wait_ms: int = 0
     without_partitions_ms: int = 0
     resets_obeyed: int = 0
-    commits_refused: int = 0
+    commits_rejected: int = 0
 
 
-class OffsetResetRefused(UsageError):
+class OffsetResetRejected(UsageError):
     """An operator moved the group's offset, and the query is configured not to follow."""
 
 

@@ -9,9 +9,9 @@ Invariants:
   abandoned, and a partition that came back would be read twice.
 - A partition that must leave while a logged batch contains it leaves when the batch is finished and committed (`WAIT`,
   until `handover_timeout_ms`), at once without a commit (`RELEASE`), or at once with an early commit (`HANDOFF`).
-- A partition is read when its start is decided (`start_positions.py`) and claimed. After a restart an unfinished batch
-  is read again for the partitions that this run owns and that no other member committed; the skipped ranges are in no
-  checkpoint, so the next offset is logged even without new records.
+- A partition is read when its start is decided (`start_positions.py`) and committed. After a restart an unfinished
+  batch is read again for the partitions that this run owns and that no other member committed; the skipped ranges are
+  in no checkpoint, so the next offset is logged even without new records.
 - Without a group there is one assignment and no commit.
 """
 
@@ -22,7 +22,7 @@ from typing import Final
 from slackwater.group.batches.admission import BatchAdmission, BatchLimits, divide_limit
 from slackwater.group.batches.commit_marker import CommitMarker
 from slackwater.group.batches.commits import RETRY_MS, CommitReason, PendingCommit, PendingCommits
-from slackwater.group.batches.config import BatchConfig, BatchCounters, DataLossError, Handover, OffsetResetRefused
+from slackwater.group.batches.config import BatchConfig, BatchCounters, DataLossError, Handover, OffsetResetRejected
 from slackwater.group.batches.effects import (
     BatchEffect,
     BatchEvent,
@@ -96,9 +96,9 @@ class BatchPlanner:
     # --- properties ---------------------------------------------------------------------------------------------------
 
     @property
-    def token(self) -> str:
+    def checkpoint_id(self) -> str:
         """The id of the checkpoint."""
-        return self.last.token
+        return self.last.checkpoint_id
 
     @property
     def is_running(self) -> bool:
@@ -107,7 +107,7 @@ class BatchPlanner:
 
     @property
     def is_starting(self) -> bool:
-        """Whether the start of some partition is not yet decided and claimed."""
+        """Whether the start of some partition is not yet decided and committed."""
         return bool(self._starting or self.without_start) or self._commits.has_claims
 
     @property
@@ -256,15 +256,15 @@ class BatchPlanner:
         return self._after(now_ms)
 
     def _start(self, partition: TopicPartition, committed: OffsetAndMetadata | None) -> StartPosition | None:
-        token, seq = self.last.token, self.last.seq
+        checkpoint_id, seq = self.last.checkpoint_id, self.last.seq
         if (read := self._read.get(partition)) is not None:
-            return after_read(token, seq, committed, read)
+            return after_read(checkpoint_id, seq, committed, read)
         if (known := self._known.get(partition)) is not None:
-            return after_finished(token, self._known_seq, committed, known)
-        return after_nothing(token, seq, committed, self.last.starts.get(partition))
+            return after_finished(checkpoint_id, self._known_seq, committed, known)
+        return after_nothing(checkpoint_id, seq, committed, self.last.starts.get(partition))
 
     def _begin(self, partition: TopicPartition, start: StartPosition | None) -> None:
-        """Start reading after the claim is committed."""
+        """Start reading after the ownership commit."""
         if start is None:
             self.without_start.add(partition)
             return
@@ -272,12 +272,12 @@ class BatchPlanner:
             return
         if (read := self._read.get(partition)) is not None and start.position < read.since:
             del self._read[partition]  # an operator reset the offset: read it again
-        if start.claim is None or not self.config.in_group:
+        if start.ownership_commit is None or not self.config.in_group:
             self._set_position(partition, start.position)
         else:
-            offset, seq = start.claim
+            offset, seq = start.ownership_commit
             self._commits.by_partition[partition] = PendingCommit(
-                offset, CommitMarker(self.last.token, seq), CommitReason.CLAIM, start.position
+                offset, CommitMarker(self.last.checkpoint_id, seq), CommitReason.OWNERSHIP, start.position
             )
 
     def _set_position(self, partition: TopicPartition, position: int) -> None:
@@ -285,13 +285,13 @@ class BatchPlanner:
             return
         read = self._read.get(partition)
         if read is not None and read.range.from_offset <= position < read.range.until_offset:
-            position = read.range.until_offset  # it was logged while its claim was in flight
+            position = read.range.until_offset  # it was logged while its ownership commit was in flight
         self.positions[partition] = position
         self._effects.append(BatchEvent(BatchEventKind.STARTED, partition, offset=position))
 
     def _follow_reset(self, partition: TopicPartition, position: int, previous: int) -> bool:
-        if self.config.refuse_resets:
-            self.failure = self.failure or OffsetResetRefused(
+        if self.config.reject_resets:
+            self.failure = self.failure or OffsetResetRejected(
                 f"The group's offset of {partition} is {position}, and this query was at {previous}: it was reset "
                 "by another client. Set onOffsetReset to obey to start there, or set the offset back."
             )
@@ -395,7 +395,7 @@ class BatchPlanner:
         ]
         batch = _PlannedBatch(self.last.seq + 1, ranges, positions)
         offset = BatchOffset(
-            self.last.token, batch.seq, self.last.group_id, generation_id, batch.ranges, self.last.starts
+            self.last.checkpoint_id, batch.seq, self.last.group_id, generation_id, batch.ranges, self.last.starts
         )
         self._planned = offset, batch
         return offset, self._after(now_ms)
@@ -450,14 +450,16 @@ class BatchPlanner:
                 self._add_pending(
                     partition,
                     PendingCommit(
-                        offset_range.until_offset, CommitMarker(self.last.token, running.seq), CommitReason.FINISHED
+                        offset_range.until_offset,
+                        CommitMarker(self.last.checkpoint_id, running.seq),
+                        CommitReason.FINISHED,
                     ),
                 )
 
     def _add_pending(self, partition: TopicPartition, by_partition: PendingCommit) -> None:
         previous = self._commits.by_partition.get(partition)
         if previous is not None and previous.position is not None:
-            self._set_position(partition, previous.position)  # the finished offset replaces the claim
+            self._set_position(partition, previous.position)  # the finished offset replaces the ownership commit
         self._commits.by_partition[partition] = by_partition
 
     def stop(self, now_ms: int) -> list[BatchEffect]:
@@ -471,7 +473,7 @@ class BatchPlanner:
     def on_commit_done(self, commit_id: int, error: SlackwaterError | None, now_ms: int) -> list[BatchEffect]:
         """Handle the end of a commit; a failed one is retried while its partitions are owned."""
         if error is not None:
-            self.counters.commits_refused += 1
+            self.counters.commits_rejected += 1
             if isinstance(error, BrokerError) and error.error in _FORBIDDEN:
                 self.failure = self.failure or error
         for partition, by_partition in self._commits.on_done(commit_id, now_ms, failed=error is not None).items():
@@ -514,7 +516,7 @@ class BatchPlanner:
                 )
             elif self.config.handover is Handover.HANDOFF and partition not in self._commits.by_partition:
                 assert self._running is not None
-                mark = CommitMarker(self.last.token, self._running.seq, is_handoff=True)
+                mark = CommitMarker(self.last.checkpoint_id, self._running.seq, is_handoff=True)
                 end = self._running.ranges[partition].until_offset
                 self._commits.by_partition[partition] = PendingCommit(end, mark, CommitReason.HANDOFF)
 

@@ -20,7 +20,7 @@ from slackwater.group.topic_partition import TopicPartition
 class BatchOffset:
     """One batch; `seq` 0 is the position before the first batch."""
 
-    token: str
+    checkpoint_id: str
     seq: int
     group_id: str | None
     generation_id: int = NO_GENERATION

@@ -54,16 +54,20 @@ def decide_replay(
     handoff: bool,
 ) -> ReplayPlan | None:
     """Decide the replay; returns None while it must wait for the group."""
-    token, seq = replay.offset.token, replay.offset.seq
+    checkpoint_id, seq = replay.offset.checkpoint_id, replay.offset.seq
     is_in_time = replay.deadline_ms is None or now_ms < replay.deadline_ms
     for partition, last in replay.non_empty_ranges.items():
-        if partition not in owned and is_in_time and is_undecided(token, committed_offsets.get(partition), last):
+        if (
+            partition not in owned
+            and is_in_time
+            and is_undecided(checkpoint_id, committed_offsets.get(partition), last)
+        ):
             return None
     plan = ReplayPlan()
     for partition, last in replay.non_empty_ranges.items():
         committed = committed_offsets.get(partition)
         if partition in owned:
-            start = start_of_replay(token, seq, committed, last, handoff=handoff)
+            start = start_of_replay(checkpoint_id, seq, committed, last, handoff=handoff)
             replay_range = start.replay or last
             plan.starts[partition] = start
             if committed is None or committed.offset < replay_range.until_offset:

@@ -1,12 +1,12 @@
 """Decides where a newly assigned partition starts: at the group's committed offset, at the checkpoint's, or elsewhere.
 
 Invariants:
-- A query commits its marker to a partition before it reads (a *claim*). The query's own marker therefore means that no
-  other member had the partition since, and the checkpoint decides; any other marker means that the group's offset
-  decides.
+- A query commits its marker to a partition before it reads (the *ownership commit*). The query's own marker
+  therefore means that no other member had the partition since, and the checkpoint decides; any other marker means
+  that the group's offset decides.
 - An offset without a marker was committed by another consumer or an operator. A higher offset is progress; a lower one
-  is a reset, which is followed or refused, and always reported.
-- A claim never exceeds the finished offsets: a running batch does not count.
+  is a reset, which is followed or rejected, and always reported.
+- An ownership commit never exceeds the finished offsets: a running batch does not count.
 - An unfinished batch is read again from the group's committed offset, or from its beginning if that did not move.
 - A handed-off partition is read again whatever the committed offset is: its next owner started after this batch.
 """
@@ -21,10 +21,10 @@ from slackwater.group.offset_range import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where a partition starts; `claim` is the offset to commit and its batch number."""
+    """Where a partition starts; `ownership_commit` is the offset to commit and its batch number."""
 
     position: int
-    claim: tuple[int, int] | None = None
+    ownership_commit: tuple[int, int] | None = None
     reset_from: int | None = None
     """The query's earlier position, if an operator moved the group's offset back from there."""
     replay: OffsetRange | None = None
@@ -53,7 +53,7 @@ class LastRead:
         )
 
 
-def after_read(token: str, seq: int, committed: OffsetAndMetadata | None, read: LastRead) -> StartPosition:
+def after_read(checkpoint_id: str, seq: int, committed: OffsetAndMetadata | None, read: LastRead) -> StartPosition:
     """The start of a partition that this run has read before."""
     first, end = read.range.from_offset, read.range.until_offset
     done = (end, read.seq) if read.finished else (first, read.seq - 1)
@@ -61,7 +61,7 @@ def after_read(token: str, seq: int, committed: OffsetAndMetadata | None, read: 
         return StartPosition(end, done)
     committed_offset = committed.offset
     marker = CommitMarker.parse(committed)
-    is_own = marker is not None and marker.token == token
+    is_own = marker is not None and marker.checkpoint_id == checkpoint_id
     if committed_offset > end:
         return StartPosition(committed_offset, None if is_own else (committed_offset, seq))
     if (
@@ -72,14 +72,16 @@ def after_read(token: str, seq: int, committed: OffsetAndMetadata | None, read: 
     return StartPosition(committed_offset, (committed_offset, seq), reset_from=end if marker is None else None)
 
 
-def after_finished(token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange) -> StartPosition:
+def after_finished(
+    checkpoint_id: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange
+) -> StartPosition:
     """The start of a partition of the checkpoint's last batch, which is finished, in a new run."""
     end = last.until_offset
     if committed is None:
         return StartPosition(end, (end, seq))
     committed_offset = committed.offset
     marker = CommitMarker.parse(committed)
-    if marker is not None and marker.token == token:
+    if marker is not None and marker.checkpoint_id == checkpoint_id:
         if marker.seq >= seq or committed_offset >= end:
             return StartPosition(committed_offset)
         return StartPosition(end, (end, seq))
@@ -88,17 +90,19 @@ def after_finished(token: str, seq: int, committed: OffsetAndMetadata | None, la
     )
 
 
-def after_nothing(token: str, seq: int, committed: OffsetAndMetadata | None, start: int | None) -> StartPosition | None:
+def after_nothing(
+    checkpoint_id: str, seq: int, committed: OffsetAndMetadata | None, start: int | None
+) -> StartPosition | None:
     """The start of a partition that is not in the checkpoint; None without a committed offset and without `start`."""
     if committed is not None:
         marker = CommitMarker.parse(committed)
-        is_own = marker is not None and marker.token == token
+        is_own = marker is not None and marker.checkpoint_id == checkpoint_id
         return StartPosition(committed.offset, None if is_own else (committed.offset, seq))
     return None if start is None else StartPosition(start, (start, seq))
 
 
 def start_of_replay(
-    token: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, handoff: bool
+    checkpoint_id: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, handoff: bool
 ) -> StartPosition:
     """The start of an owned partition of the checkpoint's last, unfinished batch."""
     first, end = last.from_offset, last.until_offset
@@ -106,7 +110,7 @@ def start_of_replay(
         return StartPosition(end, (first, seq - 1), replay=last)
     committed_offset = committed.offset
     marker = CommitMarker.parse(committed)
-    is_own = marker is not None and marker.token == token
+    is_own = marker is not None and marker.checkpoint_id == checkpoint_id
     if handoff and committed_offset >= end:
         return StartPosition(committed_offset, None if is_own else (committed_offset, seq), replay=last)
     if is_own:
@@ -120,7 +124,7 @@ def start_of_replay(
             reset_from=first if marker is None else None,
             replay=last.with_offsets(first, first),
         )
-    # The claim covers finished offsets only; the running batch does not count.
+    # The ownership commit covers finished offsets only; the running batch does not count.
     seq_claimed = seq - 1 if committed_offset < end else seq
     return StartPosition(
         max(committed_offset, end),
@@ -129,9 +133,9 @@ def start_of_replay(
     )
 
 
-def is_undecided(token: str, committed: OffsetAndMetadata | None, last: OffsetRange) -> bool:
-    """Whether no member has yet claimed a partition of the unfinished batch that this run does not own."""
+def is_undecided(checkpoint_id: str, committed: OffsetAndMetadata | None, last: OffsetRange) -> bool:
+    """Whether no member has committed a marker to a partition of the unfinished batch that this run does not own."""
     if committed is None:
         return True
     marker = CommitMarker.parse(committed)
-    return marker is not None and marker.token == token and committed.offset < last.until_offset
+    return marker is not None and marker.checkpoint_id == checkpoint_id and committed.offset < last.until_offset

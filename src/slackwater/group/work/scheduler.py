@@ -6,7 +6,7 @@ Invariants:
 - A committed offset never passes an unfinished record; finished means processed, or written to the dead-letter topic.
 - Back-pressure is pause and resume; a poll never blocks. A partition assigned while everything is paused starts paused.
 - A retry delays only its own ordering key. Attempts are counted per assignment.
-- On revoke, records that are not started are returned unprocessed at once; running ones are awaited until the deadline. A lost
+- On revoke, records that are not started are dropped at once; running ones are awaited until the deadline. A lost
   partition is dropped at once, without a commit.
 - A result counts only for the assignment in which its task was started, even if the partition was assigned again.
 

@@ -369,7 +369,7 @@ class QueryMember:
         config = self.config
         if self._control_address is not None:
             hello = {
-                "checkpoint_id": self.batches.token,
+                "checkpoint_id": self.batches.checkpoint_id,
                 "group": config.group_id,
                 "instance": config.group_instance_id,
             }
@@ -385,13 +385,13 @@ class QueryMember:
         with self.changed:
             match message:
                 case {"finished": {"token": str(checkpoint_id), "seq": int(seq)}} if (
-                    checkpoint_id == self.batches.token
+                    checkpoint_id == self.batches.checkpoint_id
                 ):
                     self.reset_process_timer()
                     self.on_batch_finished(seq)
                     if not self.batches.is_running:
                         self._last_batch_reported.set()
-                case {"task": str(checkpoint_id)} if checkpoint_id == self.batches.token:
+                case {"task": str(checkpoint_id)} if checkpoint_id == self.batches.checkpoint_id:
                     self.reset_process_timer()
                 case {"query": {"stateful": bool(stateful)}}:
                     self.is_stateful = stateful

@@ -191,14 +191,14 @@ class QueryRun:
             # A checkpoint without a group: committed offsets take precedence over its positions.
             starts = {**last.starts, **{partition: part.until_offset for partition, part in last.ranges.items()}}
             ranges = last.ranges if unfinished else {}
-            last = BatchOffset(last.token, last.seq, options.group_id, ranges=ranges, starts=starts)
-        self._lock(last.token)
+            last = BatchOffset(last.checkpoint_id, last.seq, options.group_id, ranges=ranges, starts=starts)
+        self._lock(last.checkpoint_id)
         self._offset_reader.partitions()  # fails for unknown topics and unreachable brokers
         config = BatchConfig(
             in_group=options.group_id is not None,
             handover=Handover(options.handover),
             handover_timeout_ms=options.handover_timeout_ms,
-            refuse_resets=options.on_offset_reset == "refuse",
+            reject_resets=options.on_offset_reset == "refuse",
             fail_on_data_loss=options.fail_on_data_loss,
         )
         batches = BatchPlanner(config, last)

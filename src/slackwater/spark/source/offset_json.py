@@ -25,7 +25,7 @@ def to_json(offset: BatchOffset) -> dict[str, Any]:
     """Convert an offset to JSON."""
     return {
         "v": VERSION,
-        "token": offset.token,
+        "token": offset.checkpoint_id,
         "seq": offset.seq,
         "group": offset.group_id,
         "generation": offset.generation_id,
@@ -79,7 +79,7 @@ def batch_from_spark_offsets(
     ranges = {
         at: OffsetRange(*at, start.starts.get(at, earliest.get(at, until)), until) for at, until in end.starts.items()
     }
-    return BatchOffset(end.token, end.seq, None, ranges=ranges)
+    return BatchOffset(end.checkpoint_id, end.seq, None, ranges=ranges)
 
 
 def _by_topic(values: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
