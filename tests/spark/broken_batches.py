@@ -43,7 +43,7 @@ def commits_before_the_batch_is_finished(patch: pytest.MonkeyPatch) -> None:
             self._commits.by_partition[partition] = PendingCommit(
                 offset_range.until_offset, CommitMarker(self.checkpoint_id, seq), CommitReason.FINISHED
             )
-        return effects + self._after(now_ms)
+        return effects + self._finish_input(now_ms)
 
     patch.setattr(BatchPlanner, "on_logged", commit_early)
 
@@ -54,10 +54,10 @@ def ignores_that_a_partition_was_lost_meanwhile(patch: pytest.MonkeyPatch) -> No
     original = BatchPlanner._give_up
 
     def keep_partitions(self: BatchPlanner, gone: frozenset[TopicPartition]) -> None:
-        before = [(batch, set(batch.unbroken)) for batch in self._batches()]
+        before = [(batch, set(batch.owned_since_plan)) for batch in self._batches()]
         original(self, gone)
-        for batch, unbroken in before:
-            batch.unbroken = unbroken
+        for batch, owned_since_plan in before:
+            batch.owned_since_plan = owned_since_plan
 
     patch.setattr(BatchPlanner, "_give_up", keep_partitions)
 

@@ -170,7 +170,7 @@ class MemberFenced:
 
 
 @message
-class JoinRefused:
+class JoinRejected:
     """join_refused."""
 
     error: str
@@ -300,7 +300,7 @@ EventDetail = (
     | MemberLeft
     | MemberTimedOut
     | MemberFenced
-    | JoinRefused
+    | JoinRejected
     | RebalanceStarted
     | RebalanceWaiting
     | GenerationFormed
@@ -333,7 +333,7 @@ DETAIL_TYPES: Final[dict[EventKind, type[EventDetail]]] = {
     EventKind.MEMBER_DROPPED: MemberTimedOut,
     EventKind.MEMBER_UNSYNCED: MemberTimedOut,
     EventKind.MEMBER_FENCED: MemberFenced,
-    EventKind.JOIN_REFUSED: JoinRefused,
+    EventKind.JOIN_REFUSED: JoinRejected,
     EventKind.REBALANCE_STARTED: RebalanceStarted,
     EventKind.REBALANCE_WAITING: RebalanceWaiting,
     EventKind.GENERATION_FORMED: GenerationFormed,

@@ -52,7 +52,7 @@ class Admin:
         self._cluster = self._network.run(Cluster.create(brokers))
         self._closed = False
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- open and close ---------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         return self

@@ -115,7 +115,7 @@ class PartitionQueue:
         self.numbering = 0  # how often the sequences were restarted
         self.retrying = False  # one batch in flight until the first retry succeeds
 
-    def adopt(self, producer: tuple[int, int]) -> None:
+    def use_producer_id(self, producer: tuple[int, int]) -> None:
         """Use another producer id, if no batch has a sequence of the old one."""
         if (
             producer != self.producer

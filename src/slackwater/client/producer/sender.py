@@ -228,7 +228,7 @@ class Sender:
         if batch.data is None:
             sequence = NO_SEQUENCE
             if self._config.idempotent:
-                queue.adopt(self._producer)
+                queue.use_producer_id(self._producer)
                 sequence = queue.next_sequence
                 queue.next_sequence = (sequence + batch.count) & 0x7FFFFFFF
             batch.numbering = queue.numbering

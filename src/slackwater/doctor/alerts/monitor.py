@@ -22,7 +22,7 @@ from slackwater.group.events import (
     EventKind,
     EventSource,
     GroupEvent,
-    JoinRefused,
+    JoinRejected,
     RebalanceCompleted,
     RebalanceFailed,
     Trigger,
@@ -269,7 +269,7 @@ class _GroupMonitor:
                 if isinstance(event.detail, RebalanceCompleted):
                     self.durations.append((event.time_ms, event.detail.duration_ms))
             case EventKind.REBALANCE_FAILED | EventKind.JOIN_REFUSED if isinstance(
-                event.detail, RebalanceFailed | JoinRefused
+                event.detail, RebalanceFailed | JoinRejected
             ):
                 if event.detail.error not in NO_FAILURE:
                     self.failures.append((event.time_ms, event.detail.error))

@@ -46,18 +46,18 @@ _FORBIDDEN: Final = frozenset(
 
 
 class _PlannedBatch:
-    """A batch from its plan to its end; `unbroken` are the partitions owned without interruption since then."""
+    """A batch from its plan to its end; `owned_since_plan` are the partitions owned without interruption since then."""
 
-    def __init__(self, seq: int, ranges: Iterable[OffsetRange], unbroken: Iterable[TopicPartition]) -> None:
+    def __init__(self, seq: int, ranges: Iterable[OffsetRange], owned_since_plan: Iterable[TopicPartition]) -> None:
         self.seq = seq
         self.ranges = {offset_range.topic_partition: offset_range for offset_range in ranges}
-        self.unbroken = set(unbroken)
+        self.owned_since_plan = set(owned_since_plan)
         self.handed_off: set[TopicPartition] = set()
 
     @property
     def non_empty_ranges(self) -> frozenset[TopicPartition]:
         """The partitions with records in this batch whose offsets may still be committed."""
-        return frozenset(partition for partition in self.unbroken if self.ranges[partition].size)
+        return frozenset(partition for partition in self.owned_since_plan if self.ranges[partition].size)
 
 
 class BatchPlanner:
@@ -164,7 +164,7 @@ class BatchPlanner:
                 self._begin(partition, self._start(partition, None))
         elif self._replay is None:
             self._fetch_starts(new)
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def on_revoked(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[BatchEffect]:
         """Remove revoked partitions; running work on them is not committed."""
@@ -175,13 +175,13 @@ class BatchPlanner:
             self._effects.append(BatchEvent(BatchEventKind.HANDED_OVER, partition, duration_ms=waited_ms))
         self._give_up(gone)
         self._track_ownership(now_ms)
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def on_lost(self, partitions: Iterable[TopicPartition], now_ms: int) -> list[BatchEffect]:
         """Remove partitions that other members already own."""
         self._give_up(frozenset(partitions))
         self._track_ownership(now_ms)
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def set_leaving(self, partitions: Collection[TopicPartition], now_ms: int) -> list[BatchEffect]:
         """Set the partitions that were revoked and stay only because they are held."""
@@ -191,7 +191,7 @@ class BatchPlanner:
         for partition in self._leaving_since.keys() - self.leaving:
             del self._leaving_since[partition]  # it was assigned to this member again
             self._timed_out.discard(partition)
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def _give_up(self, gone: frozenset[TopicPartition]) -> None:
         self.owned -= gone
@@ -204,7 +204,7 @@ class BatchPlanner:
             self._timed_out.discard(partition)
         self._commits.drop(gone)
         for batch in self._batches():
-            batch.unbroken -= gone
+            batch.owned_since_plan -= gone
 
     def _batches(self) -> list[_PlannedBatch]:
         planned = [self._planned[1]] if self._planned is not None else []
@@ -234,18 +234,18 @@ class BatchPlanner:
             self._replay.retry_due_ms = now_ms + RETRY_MS
             if not failed:
                 self._decide_replay(committed_offsets, now_ms)
-            return self._after(now_ms)
+            return self._finish_input(now_ms)
         partitions = [
             partition for partition, pending_fetch_id in self._starting.items() if pending_fetch_id == fetch_id
         ]
         if failed and partitions:
             due_ms = now_ms + RETRY_MS
             self._fetch_retries[due_ms] = (*self._fetch_retries.get(due_ms, ()), *partitions)
-            return self._after(now_ms)
+            return self._finish_input(now_ms)
         for partition in partitions:
             del self._starting[partition]
             self._begin(partition, self._start(partition, committed_offsets.get(partition)))
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def on_starts_resolved(self, starts: Mapping[TopicPartition, int], now_ms: int) -> list[BatchEffect]:
         """Set the start offsets of partitions in `without_start`."""
@@ -253,7 +253,7 @@ class BatchPlanner:
             self.without_start.discard(partition)
             start = starts[partition]
             self._begin(partition, StartPosition(start, (start, self.last.seq)))
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def _start(self, partition: TopicPartition, committed: OffsetAndMetadata | None) -> StartPosition | None:
         checkpoint_id, seq = self.last.checkpoint_id, self.last.seq
@@ -319,10 +319,10 @@ class BatchPlanner:
                     offset_range.topic_partition, StartPosition(offset_range.until_offset, replay=offset_range)
                 )
             self._running = _PlannedBatch(offset.seq, offset.ranges.values(), ())
-            return self._after(now_ms)
+            return self._finish_input(now_ms)
         self._starting.clear()
         self._replay = UnfinishedBatch(offset, wait_ms, retry_due_ms=now_ms)
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def _fetch_for_replay(self, now_ms: int) -> None:
         """Fetch the committed offsets of the batch's and the owned partitions."""
@@ -387,7 +387,7 @@ class BatchPlanner:
         backlog = {partition: ends[partition] - position for partition, position in positions.items()}
         backlog = {partition: size for partition, size in backlog.items() if size}
         if not self._must_log and (not backlog or not self._admission.admits(sum(backlog.values()), limits, now_ms)):
-            return None, self._after(now_ms)
+            return None, self._finish_input(now_ms)
         taken = divide_limit(backlog, limits.max_offsets)
         ranges = [
             OffsetRange(*partition, position, position + taken.get(partition, 0))
@@ -398,7 +398,7 @@ class BatchPlanner:
             self.last.checkpoint_id, batch.seq, self.last.group_id, generation_id, batch.ranges, self.last.starts
         )
         self._planned = offset, batch
-        return offset, self._after(now_ms)
+        return offset, self._finish_input(now_ms)
 
     def _shrunk(self, partition: TopicPartition, position: int, end: int) -> None:
         if self.config.fail_on_data_loss:
@@ -421,7 +421,7 @@ class BatchPlanner:
                 if position is not None and offset_range.from_offset <= position <= offset_range.until_offset:
                     self.positions[partition] = offset_range.until_offset
             self._running = batch
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def ranges(self, seq: int) -> list[OffsetRange] | None:
         """The ranges of the running batch; None if another one runs, or none."""
@@ -431,7 +431,7 @@ class BatchPlanner:
     def on_finished(self, seq: int, now_ms: int) -> list[BatchEffect]:
         """Handle the end of all batches up to this one."""
         self._finish(seq)
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def _finish(self, seq: int) -> None:
         running = self._running
@@ -446,7 +446,7 @@ class BatchPlanner:
             was_restarted = (
                 self.positions.get(partition) == offset_range.until_offset and partition not in running.handed_off
             )
-            if self.config.in_group and offset_range.size and (partition in running.unbroken or was_restarted):
+            if self.config.in_group and offset_range.size and (partition in running.owned_since_plan or was_restarted):
                 self._add_pending(
                     partition,
                     PendingCommit(
@@ -466,7 +466,7 @@ class BatchPlanner:
         """Stop: no further batch finishes; only finished work is still committed."""
         self.is_stopping = True
         self._planned = None
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
@@ -478,11 +478,11 @@ class BatchPlanner:
                 self.failure = self.failure or error
         for partition, by_partition in self._commits.on_done(commit_id, now_ms, failed=error is not None).items():
             if by_partition.reason is CommitReason.HANDOFF and self._running is not None:
-                self._running.unbroken.discard(partition)
+                self._running.owned_since_plan.discard(partition)
                 self._running.handed_off.add(partition)
             if by_partition.position is not None:
                 self._set_position(partition, by_partition.position)
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     # --- handover -----------------------------------------------------------------------------------------------------
 
@@ -492,7 +492,7 @@ class BatchPlanner:
         for due_ms in [due_ms for due_ms in self._fetch_retries if due_ms <= now_ms]:
             waiting = self._fetch_retries.pop(due_ms)
             self._fetch_starts([partition for partition in waiting if partition in self._starting])
-        return self._after(now_ms)
+        return self._finish_input(now_ms)
 
     def _waiting(self) -> dict[TopicPartition, int]:
         """The partitions that must leave and wait for the running batch, with the time since when."""
@@ -537,7 +537,7 @@ class BatchPlanner:
             self.counters.handover_wait_ms += now_ms - self._waiting_since_ms
             self._waiting_since_ms = None
 
-    def _after(self, now_ms: int) -> list[BatchEffect]:
+    def _finish_input(self, now_ms: int) -> list[BatchEffect]:
         if self.config.in_group:
             self._track_waiting(now_ms)
             self._fetch_for_replay(now_ms)

@@ -28,7 +28,7 @@ from slackwater.group.errors import Error
 from slackwater.group.events import (
     EventKind,
     GroupLifecycle,
-    JoinRefused,
+    JoinRejected,
     MemberIdTimeout,
     MemberJoined,
     MemberReplaced,
@@ -167,7 +167,7 @@ def _emit_rejected(collector: EffectCollector, group: ClassicGroup, request: Joi
     collector.emit(
         group,
         EventKind.JOIN_REFUSED,
-        JoinRefused(error.name),
+        JoinRejected(error.name),
         member=known,
         member_id=request.member_id or None,
         instance_id=request.group_instance_id,

@@ -203,7 +203,7 @@ class RebalanceSequence:
         if (response := self._pending_election) is not None:
             self._pending_election = None
             if self._context.state is MemberState.COMPLETING_REBALANCE:
-                self._lead(response, now_ms)
+                self._assign_as_leader(response, now_ms)
             else:
                 self._join_failed(Error.ILLEGAL_GENERATION, now_ms)
 
@@ -269,7 +269,7 @@ class RebalanceSequence:
                 )
                 context.timers.reset(now_ms)
                 if response.leader == response.member_id:
-                    self._lead(response, now_ms)
+                    self._assign_as_leader(response, now_ms)
                 else:
                     self._sync((), now_ms)
             case MemberAction.KEEP_MEMBER_ID:
@@ -296,7 +296,7 @@ class RebalanceSequence:
 
     # --- lead -------------------------------------------------------------------------------------------------
 
-    def _lead(self, response: JoinGroupResponse, now_ms: int) -> None:
+    def _assign_as_leader(self, response: JoinGroupResponse, now_ms: int) -> None:
         """Assign, and remember the metadata; metadata of other members' topics is fetched first (CL-26)."""
         context = self._context
         try:
@@ -475,7 +475,7 @@ class RebalanceSequence:
         ):
             # The Java client revokes here, and a commit inside the listener, with the new generation, overwrites the
             # commits of the owner in between. These partitions are treated as lost instead.
-            self._listener.notify(Callback.LOST, subscription.owned, now_ms, partial(self._after_missed, assigned))
+            self._listener.notify(Callback.LOST, subscription.owned, now_ms, partial(self._after_lost, assigned))
             return
         taken = subscription.owned - assigned if self._cooperative else frozenset()
         in_use = taken & subscription.held if context.config.is_background else frozenset()
@@ -485,9 +485,7 @@ class RebalanceSequence:
         else:
             self._assign(assigned, in_use, now_ms)
 
-    def _after_missed(
-        self, assigned: PartitionSet, lost: PartitionSet, error: BaseException | None, now_ms: int
-    ) -> None:
+    def _after_lost(self, assigned: PartitionSet, lost: PartitionSet, error: BaseException | None, now_ms: int) -> None:
         if isinstance(error, Wakeup):
             return  # CL-17
         self._first_error = error

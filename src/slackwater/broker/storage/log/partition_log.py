@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, Self
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import sync_directory
-from slackwater.broker.storage.log.pending_appends import AppendInfo, PendingAppends, PlacedBatch
+from slackwater.broker.storage.log.pending_appends import AppendInfo, BatchWithOffset, PendingAppends
 from slackwater.broker.storage.log.producer_state import (
     ProducerStateEntry,
     SequencedBatch,
@@ -143,11 +143,11 @@ class PartitionLog:
         """Append the batches of several requests with one write; each buffer has its own result."""
         pending = PendingAppends(self.log_end_offset)
         for buffer in buffers:
-            pending.results.append(self._place(pending, buffer, now_ms, origin))
+            pending.results.append(self._assign_offsets(pending, buffer, now_ms, origin))
         self._write(pending)
         return pending.results
 
-    def _place(
+    def _assign_offsets(
         self, pending: PendingAppends, buffer: Buffer, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo | Rejection:
         """Validate the batches of a buffer and assign their offsets."""
@@ -176,7 +176,7 @@ class PartitionLog:
         for batch in batches:
             batch.set_base_offset(pending.end_offset)
             batch.set_partition_leader_epoch(self.leader_epoch)
-            pending.batches.append(PlacedBatch(batch.size, batch.last_offset, batch.max_timestamp))
+            pending.batches.append(BatchWithOffset(batch.size, batch.last_offset, batch.max_timestamp))
             pending.end_offset = batch.last_offset + 1
             if origin is AppendOrigin.CLIENT and batch.has_producer_id:
                 self._advance_producer(pending, batch)

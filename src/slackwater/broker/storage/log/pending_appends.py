@@ -22,7 +22,7 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-class PlacedBatch(NamedTuple):
+class BatchWithOffset(NamedTuple):
     """A batch that has an offset and is not yet written."""
 
     size: int
@@ -43,7 +43,7 @@ class PendingAppends:
     def clear(self) -> None:
         """Forget the pending batches, after a write."""
         self.buffers: list[Buffer] = []
-        self.batches: list[PlacedBatch] = []
+        self.batches: list[BatchWithOffset] = []
         self.producers: dict[int, ProducerStateEntry] = {}
         self.pending_results: list[int] = []  # indexes into `results`
         self.size = 0
