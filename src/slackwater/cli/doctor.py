@@ -269,12 +269,12 @@ def list_files(path: Path) -> Iterator[Path]:
 def with_cluster_id(request: "DiagnosisRequest") -> "DiagnosisRequest":
     """Return the request with the cluster's id as its name; fail if this user cannot read its records."""
     from slackwater.cli.options import open_admin
-    from slackwater.client.admin.group_log import GroupLogFollower
+    from slackwater.client.admin.group_records import GroupRecordsFollower
     from slackwater.group.internal_topics import OFFSETS_TOPIC
 
     with open_admin(request.bootstrap, None) as admin:
         cluster = admin.cluster_id
-        entries = admin.follow_groups(GroupLogFollower(sys.maxsize), request.groups or [""])
+        entries = admin.follow_groups(GroupRecordsFollower(sys.maxsize), request.groups or [""])
     if OFFSETS_TOPIC in entries.denied:
         raise BrokerError(
             Error.TOPIC_AUTHORIZATION_FAILED,

@@ -31,7 +31,7 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupOffset
-    from slackwater.client.admin.group_log import GroupLogEntries
+    from slackwater.client.admin.group_records import GroupRecords
     from slackwater.doctor.alerts.monitor import AlertNotice, ClusterSnapshot, ObservedGeneration, ObservedGroup
     from slackwater.doctor.alerts.rules import Alert
 
@@ -160,7 +160,7 @@ class _Watcher:
     """One run of the command."""
 
     def __init__(self, admin: "Admin", where: str, options: _Options, *, as_json: bool) -> None:
-        from slackwater.client.admin.group_log import GroupLogFollower
+        from slackwater.client.admin.group_records import GroupRecordsFollower
         from slackwater.doctor.alerts.monitor import AlertMonitor
 
         self._admin = admin
@@ -168,7 +168,7 @@ class _Watcher:
         self._options = options
         self._as_json = as_json
         self._monitor = AlertMonitor(options.rules)
-        self._follower = GroupLogFollower(_now_ms() - HISTORY_MS)
+        self._follower = GroupRecordsFollower(_now_ms() - HISTORY_MS)
         self._summary = _RunSummary(time.monotonic())
         self._preparing: set[str] = set()
         self._status_shown = False
@@ -415,7 +415,7 @@ def _lag(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> int | N
     return total_lag(offset for offset in offsets if not owned or offset.partition in owned)
 
 
-def _generations(entries: "GroupLogEntries", groups: Sequence[str]) -> "list[ObservedGeneration]":
+def _generations(entries: "GroupRecords", groups: Sequence[str]) -> "list[ObservedGeneration]":
     from slackwater.doctor.alerts.monitor import ObservedGeneration
 
     return [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackwater.broker.storage.placement import check_assignment, check_replicas
+from slackwater.broker.storage.replica_assignment import check_assignment, check_replicas
 from slackwater.group.errors import BrokerError, Error
 
 

@@ -436,7 +436,7 @@ def test_offset_reset_is_followed_and_reported() -> None:
 
     assert query.batches.positions == {P0: 1}
     assert query.batches.counters.resets_obeyed == 1
-    assert BatchEvent(BatchEventKind.RESET_OBEYED, P0, offset=1, previous_offset=9) in query.events
+    assert BatchEvent(BatchEventKind.RESET_FOLLOWED, P0, offset=1, previous_offset=9) in query.events
 
 
 def test_offset_reset_is_refused_if_configured() -> None:

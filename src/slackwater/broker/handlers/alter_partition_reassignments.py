@@ -5,7 +5,7 @@ v1   allow_replication_factor_change, which has no effect: every partition has o
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.placement import check_replicas
+from slackwater.broker.storage.replica_assignment import check_replicas
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -7,7 +7,7 @@ from collections import Counter
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.placement import check_replicas, invalid_assignment
+from slackwater.broker.storage.replica_assignment import check_replicas, invalid_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC

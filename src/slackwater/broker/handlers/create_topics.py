@@ -14,7 +14,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic_settings
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.storage.placement import check_assignment
+from slackwater.broker.storage.replica_assignment import check_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC

@@ -21,7 +21,7 @@ from slackwater.client.admin.descriptions import (
     OffsetChange,
     RemovedMember,
 )
-from slackwater.client.admin.group_log import GroupLogEntries, GroupLogFollower
+from slackwater.client.admin.group_records import GroupRecords, GroupRecordsFollower
 from slackwater.client.admin.reset import ResetTo
 from slackwater.client.admin.retries import ensure_connected
 from slackwater.client.config import ADMIN_SETTINGS, cluster_config, parse_settings
@@ -164,7 +164,7 @@ class Admin:
         self._run(ensure_connected(self._cluster))
         return self._run(group_offsets.group_offsets(self._cluster, list(described)))
 
-    def follow_groups(self, follower: GroupLogFollower, group_ids: Iterable[str]) -> GroupLogEntries:
+    def follow_groups(self, follower: GroupRecordsFollower, group_ids: Iterable[str]) -> GroupRecords:
         """Return the log entries of groups since the previous call with this follower."""
         return self._run(follower.read(self._cluster, set(group_ids)))
 

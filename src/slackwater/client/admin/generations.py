@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from slackwater.client.admin.descriptions import GenerationSource, GroupDescription
-from slackwater.client.admin.tail import read_newest_first
+from slackwater.client.admin.newest_records import read_newest_first
 from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.events import EventKind, EventSource, GroupEvent, RebalanceWaiting

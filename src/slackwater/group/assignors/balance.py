@@ -24,13 +24,13 @@ class PartitionBalancer:
     """Balances one assignment in place: `owner` of every partition and `load` of every member."""
 
     __slots__ = (
-        "former",
         "kind_of_topic",
         "kind_starts",
         "layout",
         "load",
         "members_by_kind",
         "movements",
+        "older_owner",
         "owner",
         "subscribers",
         "topics",
@@ -41,14 +41,14 @@ class PartitionBalancer:
         layout: GroupLayout,
         owner: IntArray,
         load: IntArray,
-        former: IntArray,
+        older_owner: IntArray,
         order: Sequence[int],
         subscribers: Sequence[IntArray],
     ) -> None:
         self.layout = layout
         self.owner = owner
         self.load = load
-        self.former = former
+        self.older_owner = older_owner
         self.subscribers = subscribers
         self.movements = PartitionMovements(layout)
         # A topic with one subscriber cannot move.
@@ -126,11 +126,11 @@ class PartitionBalancer:
 
     def _former_owner(self, members: IntArray, partition: int, owner: int) -> int:
         """The owner in an earlier generation, if moving the partition back helps; else UNASSIGNED."""
-        former = int(self.former[partition])
-        if former == UNASSIGNED or self.load[owner] <= self.load[former] + 1:
+        older_owner = int(self.older_owner[partition])
+        if older_owner == UNASSIGNED or self.load[owner] <= self.load[older_owner] + 1:
             return UNASSIGNED
-        at = int(np.searchsorted(members, former))
-        return former if at < len(members) and members[at] == former else UNASSIGNED
+        at = int(np.searchsorted(members, older_owner))
+        return older_owner if at < len(members) and members[at] == older_owner else UNASSIGNED
 
 
 def balance_score(loads: IntArray) -> int:

@@ -28,13 +28,13 @@ _MAX_LOOP_PARTITIONS: Final = 24  # partitions; up to this many, a loop is faste
 class GeneralAssignmentBuilder:
     """Builds one assignment; members are numbered in id order."""
 
-    __slots__ = ("former", "layout", "load", "order", "owner", "racks", "subscribed", "subscribers")
+    __slots__ = ("layout", "load", "older_owner", "order", "owner", "racks", "subscribed", "subscribers")
 
-    def __init__(self, layout: GroupLayout, owner: IntArray, former: IntArray, racks: RackTable | None) -> None:
-        """`owner` is the previous owner of each partition, `former` the owner in an earlier generation."""
+    def __init__(self, layout: GroupLayout, owner: IntArray, older_owner: IntArray, racks: RackTable | None) -> None:
+        """`owner` is the previous owner of each partition, `older_owner` the owner in an earlier generation."""
         self.layout = layout
         self.owner = owner
-        self.former = former
+        self.older_owner = older_owner
         self.racks = racks
         self.subscribed = layout.subscribed()
         self.subscribers = layout.subscribers(self.subscribed)
@@ -54,7 +54,7 @@ class GeneralAssignmentBuilder:
         if self.load.max() <= self.load.min() + 1:
             return self.owner
 
-        balance = PartitionBalancer(self.layout, self.owner, self.load, self.former, self.order, self.subscribers)
+        balance = PartitionBalancer(self.layout, self.owner, self.load, self.older_owner, self.order, self.subscribers)
         before, load_before = self.owner.copy(), self.load.copy()
         if not revoked:
             balance.improve(free)

@@ -21,9 +21,9 @@ class BatchEventKind(Enum):
     STARTED = "starts"
     HANDED_OVER = "was handed over"
     HANDOVER_TIMED_OUT = "was released before its batch had ended"
-    RESET_OBEYED = "starts where an operator has put it"
+    RESET_FOLLOWED = "starts at an offset that was set outside the application"
     REPLAYED = "is read again"
-    LEFT_OUT = "is left out of the batch that is read again"
+    SKIPPED = "is not read again"
 
 
 @message

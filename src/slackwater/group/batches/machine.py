@@ -55,7 +55,7 @@ class _PlannedBatch:
         self.handed_off: set[TopicPartition] = set()
 
     @property
-    def non_empty_ranges(self) -> frozenset[TopicPartition]:
+    def committable_partitions(self) -> frozenset[TopicPartition]:
         """The partitions with records in this batch whose offsets may still be committed."""
         return frozenset(partition for partition in self.owned_since_plan if self.ranges[partition].size)
 
@@ -298,7 +298,7 @@ class BatchPlanner:
             return False
         self.counters.resets_obeyed += 1
         self._effects.append(
-            BatchEvent(BatchEventKind.RESET_OBEYED, partition, offset=position, previous_offset=previous)
+            BatchEvent(BatchEventKind.RESET_FOLLOWED, partition, offset=position, previous_offset=previous)
         )
         return True
 
@@ -350,7 +350,7 @@ class BatchPlanner:
             if replay_range.topic_partition not in replay_plan.starts:
                 self._known[replay_range.topic_partition] = last.with_offsets(last.from_offset, last.from_offset)
             self._must_log |= replay_range.size < last.size
-            what = BatchEventKind.REPLAYED if replay_range.size else BatchEventKind.LEFT_OUT
+            what = BatchEventKind.REPLAYED if replay_range.size else BatchEventKind.SKIPPED
             self._effects.append(
                 BatchEvent(
                     what,
@@ -499,7 +499,7 @@ class BatchPlanner:
         running = self._running
         if running is None or self.config.handover is Handover.RELEASE:
             return {}
-        waiting = running.non_empty_ranges & self.leaving
+        waiting = running.committable_partitions & self.leaving
         return {
             partition: since
             for partition, since in self._leaving_since.items()
@@ -523,9 +523,9 @@ class BatchPlanner:
     def _to_hold(self) -> frozenset[TopicPartition]:
         held = set(self._commits.partitions_with_work)
         if self._planned is not None:
-            held |= self._planned[1].non_empty_ranges
+            held |= self._planned[1].committable_partitions
         if self._running is not None and self.config.handover is not Handover.RELEASE and not self.is_stopping:
-            held |= self._running.non_empty_ranges - self._timed_out
+            held |= self._running.committable_partitions - self._timed_out
         return frozenset(held) & self.owned
 
     # --- after every input --------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.errors import UsageError
+from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC
 from slackwater.spark.doctor.diagnosis import Selection, diagnose_groups, read_cluster_histories
 from slackwater.spark.doctor.history.event_history import (
     EventHistory,
@@ -40,8 +41,6 @@ from slackwater.spark.doctor.history.reading import NumberedLine, find_evidence_
 
 __all__ = ["Diagnosis", "DiagnosisRequest", "create_session", "describe_error", "diagnose"]
 
-OFFSETS: Final = "__consumer_offsets"
-GROUP_EVENTS: Final = "__group_events"
 _DAMAGED: Final = ("Unexpected end of input stream", "EOFException", "not in gzip format", "invalid stored block")
 _OS_ERROR: Final = re.compile(r"^\w*Error: \[Errno \d+\] (?P<reason>.*): ['\"](?P<path>.*)['\"]$", re.MULTILINE)
 """The error of a Python worker that could not read a file."""
@@ -123,7 +122,8 @@ def describe_error(text: str, request: DiagnosisRequest) -> str:
     if error := _OS_ERROR.search(text):
         return _unreadable(error["path"], error["reason"])
     if "AUTHORIZATION_FAILED" in text or "not authorized" in text.lower():
-        return f"This user is not authorized to read {OFFSETS} of the cluster at {request.bootstrap}. Grant READ on it."
+        cluster = f"the cluster at {request.bootstrap}"
+        return f"This user is not authorized to read {OFFSETS_TOPIC} of {cluster}. Grant READ on it."
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip()]
     if any(line.startswith("Traceback") for line in lines):  # of a worker: the exception is last
         raised = [line for line in lines if _EXCEPTION.match(line)]
@@ -162,7 +162,8 @@ def _no_events(request: DiagnosisRequest, unrecognized: Sequence[tuple[str, int,
     if unrecognized:
         file, lines, example = unrecognized[0]
         return f"No line of {where} was understood. {file} has {lines} lines like Kafka's, for example: {example[:120]}"
-    return f"{where} has no lines about consumer groups. Name a broker's server.log, clients' logs or dumped {OFFSETS}."
+    advice = f"Name a broker's server.log, clients' logs or dumped {OFFSETS_TOPIC}."
+    return f"{where} has no lines about consumer groups. {advice}"
 
 
 def _unrecognized(history: EventHistory | None) -> list[tuple[str, int, str]]:
@@ -183,9 +184,9 @@ def _read_cluster(spark: SparkSession, request: DiagnosisRequest) -> list[DataFr
 
     slackwater.spark.register(spark)
     name = request.cluster or request.bootstrap
-    records = _topic(spark, request, OFFSETS).select(
+    records = _topic(spark, request, OFFSETS_TOPIC).select(
         F.lit(name).alias("cluster"),
-        F.lit(OFFSETS).alias("file"),
+        F.lit(OFFSETS_TOPIC).alias("file"),
         F.col("offset").alias("position"),
         "partition",
         "offset",
@@ -194,10 +195,10 @@ def _read_cluster(spark: SparkSession, request: DiagnosisRequest) -> list[DataFr
         "value",
     )
     tables = [offsets_events(records)]
-    if _has_topic(request, GROUP_EVENTS):
-        lines = _topic(spark, request, GROUP_EVENTS).select(
+    if _has_topic(request, EVENTS_TOPIC):
+        lines = _topic(spark, request, EVENTS_TOPIC).select(
             F.lit(name).alias("cluster"),
-            F.lit(GROUP_EVENTS).alias("file"),
+            F.lit(EVENTS_TOPIC).alias("file"),
             F.col("offset").alias("position"),
             F.col("value").cast("string").alias("text"),
         )

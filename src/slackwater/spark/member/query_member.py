@@ -459,7 +459,7 @@ def _log_event(event: BatchEvent, prefix: str) -> None:
                 partition,
                 event.duration_ms,
             )
-        case BatchEventKind.RESET_OBEYED:
+        case BatchEventKind.RESET_FOLLOWED:
             log.warning(
                 "%s%s starts at offset %d: the committed offset was reset; the position of this query was %d.",
                 prefix,
@@ -475,5 +475,5 @@ def _log_event(event: BatchEvent, prefix: str) -> None:
                 offset,
                 event.previous_offset,
             )
-        case BatchEventKind.LEFT_OUT:
+        case BatchEventKind.SKIPPED:
             log.info("%s%s: skipping the unfinished batch; the partition has another owner.", prefix, partition)

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from slackwater.client.admin.generations import MAX_RECORDS, decode_event
+from slackwater.client.admin.newest_records import read_newest_first, read_range
 from slackwater.client.admin.retries import ensure_connected
-from slackwater.client.admin.tail import read_newest_first, read_range
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.offsets import EARLIEST, LATEST, list_offsets
 from slackwater.group.errors import BrokerError, Error
@@ -32,7 +32,7 @@ from slackwater.wire.records.record import Record
 _DENIED: Final = frozenset({Error.TOPIC_AUTHORIZATION_FAILED, Error.CLUSTER_AUTHORIZATION_FAILED})
 
 
-class LoggedGeneration(NamedTuple):
+class RecordedGeneration(NamedTuple):
     """A generation recorded in `__consumer_offsets`; a KIP-848 group's epoch is recorded without its members."""
 
     group: str
@@ -42,10 +42,10 @@ class LoggedGeneration(NamedTuple):
     assignor: str | None
 
 
-class GroupLogEntries(NamedTuple):
+class GroupRecords(NamedTuple):
     """The entries since the previous read, in the order of each partition."""
 
-    generations: list[LoggedGeneration]
+    generations: list[RecordedGeneration]
     events: list[GroupEvent]
     topics: frozenset[str]
     """The topics that were read."""
@@ -53,7 +53,7 @@ class GroupLogEntries(NamedTuple):
     """The topics whose reading was denied."""
 
 
-class GroupLogFollower:
+class GroupRecordsFollower:
     """The read positions of one follower."""
 
     def __init__(self, since_ms: int) -> None:
@@ -63,7 +63,7 @@ class GroupLogFollower:
         self._positions: dict[TopicPartition, int] = {}
         self._denied: set[str] = set()
 
-    async def read(self, cluster: Cluster, groups: Collection[str]) -> GroupLogEntries:
+    async def read(self, cluster: Cluster, groups: Collection[str]) -> GroupRecords:
         """Return the new entries of these groups; entries of other groups may be included."""
         await ensure_connected(cluster)
         topics = await cluster.refresh([EVENTS_TOPIC, OFFSETS_TOPIC])
@@ -74,7 +74,7 @@ class GroupLogFollower:
         if OFFSETS_TOPIC in counts:
             numbers = {offsets_partition(group, counts[OFFSETS_TOPIC]) for group in groups}
         offsets = await self._read_all(cluster, self._readable(OFFSETS_TOPIC, numbers))
-        return GroupLogEntries(
+        return GroupRecords(
             [generation for generation in map(_decode_generation, offsets) if generation is not None],
             [
                 event
@@ -127,7 +127,7 @@ class GroupLogFollower:
         return records[::-1]
 
 
-def _decode_generation(record: Record) -> LoggedGeneration | None:
+def _decode_generation(record: Record) -> RecordedGeneration | None:
     if record.key is None or record.value is None:
         return None
     try:
@@ -135,11 +135,11 @@ def _decode_generation(record: Record) -> LoggedGeneration | None:
         if isinstance(key, GroupKey):
             value = decode_group_value(record.value)
             members = frozenset(member.member_id for member in value.members)
-            return LoggedGeneration(key.group, record.timestamp, value.generation, members, value.protocol)
+            return RecordedGeneration(key.group, record.timestamp, value.generation, members, value.protocol)
         if isinstance(key, UnknownKey) and key.version == GROUP_EPOCH_KEY:
             epoch = decode_consumer_group_key(record.key)
             if epoch is not None:
-                return LoggedGeneration(epoch.group, record.timestamp, decode_epoch(record.value), None, None)
+                return RecordedGeneration(epoch.group, record.timestamp, decode_epoch(record.value), None, None)
     except WireError:
         pass
     return None

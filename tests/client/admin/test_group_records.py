@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from slackwater import Admin
-from slackwater.client.admin.group_log import GroupLogEntries, GroupLogFollower
+from slackwater.client.admin.group_records import GroupRecords, GroupRecordsFollower
 from slackwater.group.events import EventKind
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
@@ -29,10 +29,10 @@ def admin(kafka: Kafka) -> Iterator[Admin]:
 
 
 def follow_until(
-    admin: Admin, follower: GroupLogFollower, is_enough: Callable[[list[GroupLogEntries]], bool]
-) -> list[GroupLogEntries]:
+    admin: Admin, follower: GroupRecordsFollower, is_enough: Callable[[list[GroupRecords]], bool]
+) -> list[GroupRecords]:
     """Follow the log until the entries are enough; return the entries of each read."""
-    reads: list[GroupLogEntries] = []
+    reads: list[GroupRecords] = []
 
     def read() -> bool:
         reads.append(admin.follow_groups(follower, ["g"]))
@@ -42,17 +42,17 @@ def follow_until(
     return reads
 
 
-def formed_generations(reads: list[GroupLogEntries]) -> list[int | None]:
+def formed_generations(reads: list[GroupRecords]) -> list[int | None]:
     events = [event for entries in reads for event in entries.events]
     return [event.generation for event in events if event.kind is EventKind.GENERATION_FORMED]
 
 
-def recorded_generations(reads: list[GroupLogEntries]) -> list[int]:
+def recorded_generations(reads: list[GroupRecords]) -> list[int]:
     return [record.generation for entries in reads for record in entries.generations if record.members]
 
 
 def test_generations_and_events_are_returned_once(kafka: Kafka, admin: Admin) -> None:
-    follower = GroupLogFollower(since_ms=0)
+    follower = GroupRecordsFollower(since_ms=0)
     with ConsumerPool(kafka.bootstrap_servers, "g", ["t"]) as pool:
         pool.join()
         pool.settle(2)
@@ -79,18 +79,20 @@ def test_older_entries_are_not_returned(kafka: Kafka, admin: Admin) -> None:
         pool.join()
         pool.settle(2)
         follow_until(
-            admin, GroupLogFollower(0), lambda reads: bool(recorded_generations(reads) and formed_generations(reads))
+            admin,
+            GroupRecordsFollower(0),
+            lambda reads: bool(recorded_generations(reads) and formed_generations(reads)),
         )
-        late = admin.follow_groups(GroupLogFollower(since_ms=2**60), ["g"])
+        late = admin.follow_groups(GroupRecordsFollower(since_ms=2**60), ["g"])
     assert (late.generations, late.events) == ([], [])
 
 
 def test_denied_topic_is_reported_and_not_retried(kafka: Kafka, admin: Admin) -> None:
     admin.alter_offsets("g", {TopicPartition("t", 0): 0})
     # Events are written with a delay.
-    follow_until(admin, GroupLogFollower(0), lambda reads: len(reads[-1].topics) == 2)
+    follow_until(admin, GroupRecordsFollower(0), lambda reads: len(reads[-1].topics) == 2)
     fault = kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
-    follower = GroupLogFollower(0)
+    follower = GroupRecordsFollower(0)
     entries = admin.follow_groups(follower, ["g"])
     assert "__consumer_offsets" in entries.denied
     count = fault.count
@@ -99,5 +101,5 @@ def test_denied_topic_is_reported_and_not_retried(kafka: Kafka, admin: Admin) ->
 
 
 def test_cluster_without_group_log(admin: Admin) -> None:
-    entries = admin.follow_groups(GroupLogFollower(0), ["g"])
+    entries = admin.follow_groups(GroupRecordsFollower(0), ["g"])
     assert (entries.generations, entries.events, entries.denied) == ([], [], frozenset())
