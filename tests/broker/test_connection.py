@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -41,8 +41,11 @@ class FakeHandler:
         self.requests.append(context)
         self.changed.set()
 
-    def response_sent(self, request: RequestContext) -> None:
-        self.sent += 1
+    def flush_later(self, connection: Connection) -> None:
+        asyncio.get_running_loop().call_soon(connection.flush)
+
+    def responses_sent(self, requests: Sequence[RequestContext]) -> None:
+        self.sent += len(requests)
 
     def malformed_frame(self, connection: Connection, error: WireError) -> None:
         self.errors.append(error)

@@ -14,9 +14,8 @@ def request(api_key: int, received_at: float) -> RequestContext:
 
 def test_responses_are_counted_by_api_and_time() -> None:
     metrics, now = Metrics(), monotonic()
-    for api_key in (12, 12, 8, 12):
-        metrics.count_response(request(api_key, now - 0.75))
-    metrics.count_response(request(12, now - 10.0))
+    metrics.count_responses([request(api_key, now - 0.75) for api_key in (12, 12, 8, 12)])
+    metrics.count_responses([request(12, now - 10.0)])
     heartbeats, commits = metrics.requests[12], metrics.requests[8]
     assert (heartbeats.count, commits.count) == (4, 1)
     assert 12.25 <= heartbeats.seconds < 14.0

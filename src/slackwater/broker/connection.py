@@ -4,15 +4,16 @@ Invariants:
 - Requests of one connection are processed one after another, as in Kafka: a request starts when the one before it has
   its response, so a waiting JoinGroup or Fetch blocks only its own connection. Consecutive requests of one API in
   `PIPELINED` are the exception: none of them depends on the outcome of another, so they are processed together.
-- Responses leave in the order of the requests. A response is written when all earlier requests have theirs; the
-  transport collects the writes of one event loop iteration.
+- Responses leave in the order of the requests. All responses that are ready at the end of an event loop iteration leave
+  in one write.
 - A malformed frame closes this connection and no other. Responses to earlier requests are sent first.
-- Everything is bounded: the size of a frame, the number and the bytes of queued requests, and, by the transport, the
-  bytes of unsent responses. The socket is not read while a limit is exceeded.
+- Everything is bounded: the size of a frame, the number and the bytes of queued requests, and the bytes of unsent
+  responses. The socket is not read while a limit is exceeded.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from time import monotonic
 from typing import Final, Protocol, cast
 
@@ -23,6 +24,7 @@ from slackwater.wire.frames import FrameReader
 from slackwater.wire.request_response import RequestHeader, decode_request, encode_response, response_pieces
 from slackwater.wire.schema import Request, Response
 
+MAX_UNSENT_BYTES: Final = 1024 * 1024
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
 
@@ -45,18 +47,18 @@ class RequestContext:
 
     def respond(self, response: Response) -> None:
         """Encode and send the response."""
-        self.response = encode_response(response, self.version, self.correlation_id)
-        self.connection.send_responses()
+        self.response = frame = encode_response(response, self.version, self.correlation_id)
+        self.connection.response_ready(len(frame))
 
     def respond_encoded(self, frame: bytes) -> None:
         """Send a response that is already encoded."""
         self.response = frame
-        self.connection.send_responses()
+        self.connection.response_ready(len(frame))
 
     def respond_with_records(self, response: Response) -> None:
         """Send a response that contains records, without copying the records into one buffer."""
-        self.response = response_pieces(response, self.version, self.correlation_id)
-        self.connection.send_responses()
+        self.response = pieces = response_pieces(response, self.version, self.correlation_id)
+        self.connection.response_ready(sum(map(len, pieces)))
 
     def skip_response(self) -> None:
         """Complete a request that has no response (Produce with acks=0)."""
@@ -81,8 +83,12 @@ class ConnectionHandler(Protocol):
         """Process a request; the response follows now or later. A WireError closes the connection."""
         ...
 
-    def response_sent(self, request: RequestContext) -> None:
-        """Count a response that leaves now."""
+    def flush_later(self, connection: "Connection") -> None:
+        """Call `connection.flush` at the end of this event loop iteration."""
+        ...
+
+    def responses_sent(self, requests: Sequence[RequestContext]) -> None:
+        """Count responses that leave now."""
         ...
 
     def malformed_frame(self, connection: "Connection", error: WireError) -> None:
@@ -98,10 +104,12 @@ class Connection(asyncio.Protocol):
         self._frames = FrameReader(handler.max_request_bytes)
         self._queue: deque[bytes] = deque()  # frames of requests that have not started
         self._queued_bytes = 0
-        self._in_progress: deque[RequestContext] = deque()  # without a sent response, in the order of the requests
+        self._in_progress: deque[RequestContext] = deque()  # in the order of the requests
+        self._without_response = 0  # how many of those in progress have no response yet
         self._last_api = b""  # API key of the request that started last
+        self._unsent_bytes = 0  # of responses
         self._transport: asyncio.Transport | None = None
-        self._is_processing = False  # the queue, at this moment
+        self._is_flush_scheduled = False
         self._is_closing = False
         self._is_reading = True
         self.is_write_blocked = False  # the client does not read its responses
@@ -149,43 +157,61 @@ class Connection(asyncio.Protocol):
 
     def _process_queue(self) -> None:
         """Start as many queued requests as may start now."""
-        queue, in_progress = self._queue, self._in_progress
-        self._is_processing = True
-        while queue and not self._is_closing and not self.is_write_blocked:
+        queue = self._queue
+        while queue and not self._is_closing:
             frame = queue[0]
             api = frame[:2]
-            if in_progress and (api != self._last_api or api not in PIPELINED):
+            if self._without_response and (api != self._last_api or api not in PIPELINED):
+                break
+            if self.is_write_blocked or self._unsent_bytes > MAX_UNSENT_BYTES:
                 break
             queue.popleft()
             try:
                 header, request = decode_request(frame)
                 context = RequestContext(self, header, self.last_received_at)
-                in_progress.append(context)
+                self._in_progress.append(context)
+                self._without_response += 1
                 self._last_api = api
                 self._handler.handle(context, request)
             except WireError as error:
                 self._close_malformed(error)
-        self._is_processing = False
+                return
         if not queue:
             self._queued_bytes = 0
             if self._frames.size_error and not self._is_closing:
                 self._close_malformed(WireError(self._frames.size_error))
-        if in_progress or queue or not self._is_reading:
-            self._pause_or_resume_reading()
+                return
+        self._pause_or_resume_reading()
 
-    def send_responses(self) -> None:
+    def response_ready(self, size: int) -> None:
+        """Schedule a flush if the oldest request in progress has its response now."""
+        self._without_response -= 1
+        self._unsent_bytes += size
+        if not self._is_flush_scheduled and self._in_progress and self._in_progress[0].response is not None:
+            self._is_flush_scheduled = True
+            self._handler.flush_later(self)
+
+    def flush(self) -> None:
         """Write the responses that no earlier request holds back, then start queued requests."""
-        in_progress, transport = self._in_progress, self._transport
-        while in_progress and (response := in_progress[0].response) is not None:
-            self._handler.response_sent(in_progress.popleft())
-            if transport is None:
-                continue
-            if isinstance(response, list):
-                transport.writelines(response)
-            elif response:
-                transport.write(response)
-        if not self._is_processing and (self._queue or not self._is_reading):
+        self._is_flush_scheduled = False
+        in_progress, completed = self._in_progress, []
+        while in_progress and in_progress[0].response is not None:
+            completed.append(in_progress.popleft())
+        if completed:
+            self._handler.responses_sent(completed)
+            pieces: list[Piece] = []
+            for context in completed:
+                if isinstance(context.response, list):
+                    pieces += context.response
+                elif context.response:
+                    pieces.append(context.response)
+            self._unsent_bytes -= sum(map(len, pieces))
+            if self._transport is not None and pieces:
+                self._transport.writelines(pieces)
+        if self._queue:
             self._process_queue()
+        elif not self._is_reading:
+            self._pause_or_resume_reading()
 
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read its responses (asyncio callback)."""
@@ -196,7 +222,7 @@ class Connection(asyncio.Protocol):
         """Continue with a client that reads its responses again (asyncio callback)."""
         self.is_write_blocked = False
         self.last_received_at = monotonic()
-        self._process_queue()
+        self.flush()
 
     def _pause_or_resume_reading(self) -> None:
         should_read = (
@@ -217,6 +243,7 @@ class Connection(asyncio.Protocol):
         """Close the connection after sending the responses that are ready."""
         self._is_closing = True
         self._queue.clear()
+        self.flush()
         if self._transport is not None:
             self._transport.close()
 

@@ -6,6 +6,7 @@ Invariants:
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from time import monotonic
 from typing import Final
 
@@ -38,15 +39,17 @@ class Metrics:
         self.connections = 0
         self.connections_refused = 0
 
-    def count_response(self, request: RequestContext) -> None:
-        """Count a response that leaves now."""
-        times = self.requests.get(request.api_key)
-        if times is None:
-            times = self.requests[request.api_key] = RequestTimes()
-        seconds = monotonic() - request.received_at
-        times.count += 1
-        times.seconds += seconds
-        times.buckets[bisect_left(TIME_BOUNDS, seconds)] += 1
+    def count_responses(self, requests: Sequence[RequestContext]) -> None:
+        """Count responses that leave now."""
+        now = monotonic()
+        for context in requests:
+            times = self.requests.get(context.api_key)
+            if times is None:
+                times = self.requests[context.api_key] = RequestTimes()
+            seconds = now - context.received_at
+            times.count += 1
+            times.seconds += seconds
+            times.buckets[bisect_left(TIME_BOUNDS, seconds)] += 1
 
     def count_event(self, event: GroupEvent) -> None:
         """Count a group event."""

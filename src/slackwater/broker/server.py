@@ -2,7 +2,7 @@
 
 Invariants:
 - One event loop makes every decision. Requests that arrive in one iteration are decoded and processed as they arrive;
-  at the end of the iteration everything is written to the logs, which sends the responses that wait for it.
+  at the end of the iteration everything is written to the logs, then every connection with responses gets one write.
 - A handler that raises produces the response UNKNOWN_SERVER_ERROR, and the broker continues.
 - Blocking work (fsync, compaction) runs in one thread and returns to the loop.
 - A clean stop accepts no more connections, sends the responses that are ready, closes the logs and releases the data
@@ -18,7 +18,7 @@ import os
 import resource
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -55,6 +55,7 @@ class Server:
         self._group_clock = group_clock or self._clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slackwater-disk")
         self._connections: set[Connection] = set()
+        self._to_flush: list[Connection] = []  # connections with responses to send at the end of the iteration
         self._is_flush_scheduled = False
         self._group_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
@@ -81,7 +82,6 @@ class Server:
         except BaseException:
             opened.close(clean=False)
             raise
-        self.response_sent = self.broker.metrics.count_response  # of ConnectionHandler
         self._maintenance = Maintenance(self.broker, self._connections)
 
     @property
@@ -172,6 +172,16 @@ class Server:
         self.handlers[api_key] = handler = load(api)
         return handler
 
+    def flush_later(self, connection: Connection) -> None:
+        """Flush a connection at the end of this iteration."""
+        self._to_flush.append(connection)
+        if not self._is_flush_scheduled:
+            self._schedule_flush()
+
+    def responses_sent(self, requests: Sequence[RequestContext]) -> None:
+        """Count responses that leave now."""
+        self.broker.metrics.count_responses(requests)
+
     def malformed_frame(self, connection: Connection, error: WireError) -> None:
         """Count and log a frame that cannot be decoded."""
         self.broker.metrics.malformed += 1
@@ -185,7 +195,7 @@ class Server:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Write the pending appends, which sends the responses that wait for them."""
+        """Write the pending appends, then send the responses that they allow."""
         self._is_flush_scheduled = True  # `flush_pending` needs no second iteration for what it causes
         try:
             self.broker.flush_pending()
@@ -193,6 +203,9 @@ class Server:
             # Never expected. The next iteration must still take place, or the broker would send no more responses.
             log.exception("Writing the pending appends failed.")
         self._is_flush_scheduled = False
+        to_flush, self._to_flush = self._to_flush, []
+        for connection in to_flush:
+            connection.flush()
 
     def advance_group_clock(self, length_ms: int) -> None:
         """Advance a manual group clock and fire every group timer at its own time."""

@@ -167,6 +167,7 @@ class _HeldContext(RequestContext):
         self.response = frame
 
         def deliver() -> None:
-            self._context.respond_encoded(frame)
+            self._context.response = frame
+            self._context.connection.response_ready(len(frame))
 
         self._hold(deliver)
