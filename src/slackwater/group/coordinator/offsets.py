@@ -48,10 +48,10 @@ def commit(collector: EffectCollector, request: OffsetCommit, reply_to: object) 
     group_id, retention_ms = group.group_id, request.retention_ms
     expire_ms = min(now_ms + retention_ms, _MAX_TIMESTAMP_MS) if retention_ms >= 0 else None  # OC-13
     records: list[CoordinatorRecord] = []
-    too_large: Collection[int] = ()
-    for topic, partition, offset, leader_epoch, metadata in request.offsets:
+    too_large: list[int] = []
+    for index, (topic, partition, offset, leader_epoch, metadata) in enumerate(request.offsets):
         if metadata and len(metadata) > limit:
-            too_large = _too_large(request, limit)
+            too_large.append(index)
             continue
         value = new(StoredOffset, (offset, leader_epoch, metadata or "", now_ms, expire_ms))
         records.append(new(CommittedOffset, (group_id, topic, partition, value)))
