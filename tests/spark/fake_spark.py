@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slackwater.group.assignors import TopicInfo
-from slackwater.group.batches.admission import BatchLimits
+from slackwater.group.batches.batch_limits import BatchLimits
 from slackwater.group.batches.config import BatchConfig
 from slackwater.group.batches.effects import (
     BatchEffect,

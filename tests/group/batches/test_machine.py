@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from slackwater.group.batches.admission import BatchLimits, divide_limit
+from slackwater.group.batches.batch_limits import BatchLimits, divide_limit
 from slackwater.group.batches.commit_marker import CommitMarker
 from slackwater.group.batches.config import BatchConfig, DataLossError, Handover, OffsetResetRejected
 from slackwater.group.batches.effects import (

@@ -1,6 +1,6 @@
 """The micro-batches of a Spark query that is a group member, as a state machine without I/O."""
 
-from slackwater.group.batches.admission import BatchLimits
+from slackwater.group.batches.batch_limits import BatchLimits
 from slackwater.group.batches.config import BatchConfig, BatchCounters, DataLossError, Handover, OffsetResetRejected
 from slackwater.group.batches.effects import (
     BatchEffect,

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from slackwater.group.batches.admission import BatchAdmission, BatchLimits, divide_limit
+from slackwater.group.batches.batch_limits import BatchLimiter, BatchLimits, divide_limit
 from slackwater.group.batches.commit_marker import CommitMarker
 from slackwater.group.batches.commits import RETRY_MS, CommitReason, PendingCommit, PendingCommits
 from slackwater.group.batches.config import BatchConfig, BatchCounters, DataLossError, Handover, OffsetResetRejected
@@ -90,7 +90,7 @@ class BatchPlanner:
         self._held: frozenset[TopicPartition] = frozenset()
         self._unowned_since_ms: int | None = None
         self._waiting_since_ms: int | None = None
-        self._admission = BatchAdmission()
+        self._limiter = BatchLimiter()
         self._effects: list[BatchEffect] = []
 
     # --- properties ---------------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ class BatchPlanner:
                 positions[partition] = self.positions[partition]
         backlog = {partition: ends[partition] - position for partition, position in positions.items()}
         backlog = {partition: size for partition, size in backlog.items() if size}
-        if not self._must_log and (not backlog or not self._admission.admits(sum(backlog.values()), limits, now_ms)):
+        if not self._must_log and (not backlog or not self._limiter.may_start(sum(backlog.values()), limits, now_ms)):
             return None, self._finish_input(now_ms)
         taken = divide_limit(backlog, limits.max_offsets)
         ranges = [

@@ -279,10 +279,10 @@ class RebalanceSequence:
             case MemberAction.RESET_MEMBER_ID:
                 context.reset(f"encountered {error.name} from JOIN_GROUP response", now_ms, member_id=True)
                 self._join_failed(error, now_ms)
-            case MemberAction.REDISCOVER:
+            case MemberAction.FIND_COORDINATOR_AND_REJOIN:
                 context.lose_coordinator(f"error response {error.name}", now_ms)
                 self._join_failed(error, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
-            case MemberAction.REJOIN_LATER:
+            case MemberAction.REJOIN_AFTER_BACKOFF:
                 self._join_failed(_UNJOINED if error is Error.NONE else error, now_ms, later=True)
             case MemberAction.FAIL:
                 self._join_failed(error, now_ms)
@@ -381,7 +381,7 @@ class RebalanceSequence:
             case MemberAction.RESET_GENERATION:
                 context.reset(f"encountered {error.name} from SYNC_GROUP response", now_ms, member_id=False)
                 self._join_failed(error, now_ms)
-            case MemberAction.REDISCOVER:
+            case MemberAction.FIND_COORDINATOR_AND_REJOIN:
                 context.lose_coordinator(f"error response {error.name}", now_ms)
                 self._join_failed(error, now_ms, later=True, trigger=Trigger.COORDINATOR_FAILOVER)
             case MemberAction.FAIL:

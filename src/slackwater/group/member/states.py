@@ -87,8 +87,8 @@ class MemberAction(Enum):
     SEND_SYNC = "start the timers, send SyncGroup (the leader assigns first)"
     KEEP_MEMBER_ID = "keep the assigned member id, rejoin at once"
     REJOIN = "rejoin at once"
-    REJOIN_LATER = "rejoin after a backoff"
-    REDISCOVER = "forget the coordinator, rejoin after a backoff"
+    REJOIN_AFTER_BACKOFF = "rejoin after a backoff"
+    FIND_COORDINATOR_AND_REJOIN = "forget the coordinator, rejoin after a backoff"
     RESET_MEMBER_ID = "forget generation and member id, rejoin"
     RESET_GENERATION = "forget the generation, keep the member id, rejoin"
     FAIL = "raise to the application"
@@ -141,19 +141,19 @@ _ROWS: Final[dict[MemberInput, _Row]] = {
     MemberInput.JOIN_DUE: _all(_A.SEND_JOIN, _PREPARING),
     # Only a member that still waits accepts the response: it may have left meanwhile.
     MemberInput.JOIN_OK: (
-        MemberTransition(_A.REJOIN_LATER, _UNJOINED),
+        MemberTransition(_A.REJOIN_AFTER_BACKOFF, _UNJOINED),
         MemberTransition(_A.SEND_SYNC, _COMPLETING),
-        MemberTransition(_A.REJOIN_LATER, _COMPLETING),
-        MemberTransition(_A.REJOIN_LATER, _STABLE),
+        MemberTransition(_A.REJOIN_AFTER_BACKOFF, _COMPLETING),
+        MemberTransition(_A.REJOIN_AFTER_BACKOFF, _STABLE),
     ),
     # CL-12
     MemberInput.JOIN_MEMBER_ID_REQUIRED: _stay(_A.KEEP_MEMBER_ID),
     MemberInput.JOIN_REBALANCING: _stay(_A.REJOIN),
     MemberInput.JOIN_UNKNOWN_MEMBER: _all(_A.RESET_MEMBER_ID, _UNJOINED),
     MemberInput.JOIN_UNKNOWN_MEMBER_STALE: _stay(_A.REJOIN),
-    MemberInput.JOIN_LOADING: _stay(_A.REJOIN_LATER),
-    MemberInput.JOIN_NOT_COORDINATOR: _stay(_A.REDISCOVER),
-    MemberInput.JOIN_DISCONNECTED: _stay(_A.REDISCOVER),  # CL-18: the member id is kept
+    MemberInput.JOIN_LOADING: _stay(_A.REJOIN_AFTER_BACKOFF),
+    MemberInput.JOIN_NOT_COORDINATOR: _stay(_A.FIND_COORDINATOR_AND_REJOIN),
+    MemberInput.JOIN_DISCONNECTED: _stay(_A.FIND_COORDINATOR_AND_REJOIN),  # CL-18: the member id is kept
     MemberInput.JOIN_OTHER_ERROR: _stay(_A.FAIL),  # CL-13
     # CL-15: an assignment for a reset generation is a failed rebalance.
     MemberInput.SYNC_OK: (
@@ -167,8 +167,8 @@ _ROWS: Final[dict[MemberInput, _Row]] = {
     MemberInput.SYNC_UNKNOWN_MEMBER: _all(_A.RESET_MEMBER_ID, _UNJOINED),
     MemberInput.SYNC_ILLEGAL_GENERATION: _all(_A.RESET_GENERATION, _UNJOINED),
     MemberInput.SYNC_STALE: _stay(_A.REJOIN),
-    MemberInput.SYNC_NOT_COORDINATOR: _stay(_A.REDISCOVER),
-    MemberInput.SYNC_DISCONNECTED: _stay(_A.REDISCOVER),
+    MemberInput.SYNC_NOT_COORDINATOR: _stay(_A.FIND_COORDINATOR_AND_REJOIN),
+    MemberInput.SYNC_DISCONNECTED: _stay(_A.FIND_COORDINATOR_AND_REJOIN),
     MemberInput.SYNC_OTHER_ERROR: _stay(_A.FAIL),
     # CL-02: none before the JoinGroup response.
     MemberInput.HEARTBEAT_DUE: _stay(_A.IGNORE, _A.IGNORE, _A.SEND_HEARTBEAT, _A.SEND_HEARTBEAT),

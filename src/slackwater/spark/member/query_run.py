@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from slackwater.client.errors import ClientTimeoutError
 from slackwater.clock import AnchoredClock
-from slackwater.group.batches.admission import BatchLimits
+from slackwater.group.batches.batch_limits import BatchLimits
 from slackwater.group.batches.config import BatchConfig, DataLossError, Handover
 from slackwater.group.batches.effects import BatchEffect
 from slackwater.group.batches.machine import BatchPlanner

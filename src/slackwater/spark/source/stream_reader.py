@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from slackwater.group.batches.admission import BatchLimits
+from slackwater.group.batches.batch_limits import BatchLimits
 from slackwater.group.batches.offset import BatchOffset
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.member.query_run import QueryRun

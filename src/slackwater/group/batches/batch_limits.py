@@ -34,14 +34,14 @@ def divide_limit(backlog: Mapping[TopicPartition, int], limit: int | None) -> di
     return taken
 
 
-class BatchAdmission:
+class BatchLimiter:
     """Decides whether a batch may start."""
 
     def __init__(self) -> None:
         self._last_ms: int | None = None
 
-    def admits(self, total: int, limits: BatchLimits, now_ms: int) -> bool:
-        """Whether this many offsets are enough; for the first batch they always are."""
+    def may_start(self, total: int, limits: BatchLimits, now_ms: int) -> bool:
+        """Return whether this many offsets are enough for a batch; for the first batch they always are."""
         is_delay_over = self._last_ms is None or now_ms - self._last_ms >= limits.max_delay_ms
         if limits.min_offsets is not None and total < limits.min_offsets and not is_delay_over:
             return False
