@@ -210,7 +210,9 @@ def _names(program: Typer) -> list[str]:
 
 
 def _help(*words: str) -> list[str]:
-    shown = CliRunner().invoke(app, [*words, "--help"], prog_name="slackwater", terminal_width=100)
+    shown = CliRunner().invoke(
+        app, [*words, "--help"], prog_name="slackwater", terminal_width=100, env={"COLUMNS": "100"}
+    )
     return [line.rstrip() for line in shown.output.strip().splitlines()]
 
 

@@ -58,17 +58,62 @@ def test_late_flush_error_is_reported() -> None:
     assert (result.returncode, result.stderr) == (1, FULL)
 
 
-def test_broker_help_and_usage_errors() -> None:
-    output = CliRunner().invoke(app, ["broker", "--help"]).output
-    assert "--set NAME=VALUE" in output
-    assert CliRunner().invoke(app, ["broker", "--nope"]).exit_code == 2
+@pytest.mark.parametrize("program", [["-m", "slackwater"], ["-c", "from slackwater.cli.app import app; app()"]])
+def test_broker_help_and_usage_errors(program: list[str]) -> None:
+    """The command has the same help with and without Typer."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *program, "broker", *arguments], capture_output=True, text=True, timeout=120
+        )
+
+    shown = run("--help")
+    assert shown.returncode == 0
+    assert "--set NAME=VALUE" in shown.stdout
+    rejected = run("--nope")
+    assert (rejected.returncode, rejected.stdout) == (2, "")
+    assert "unrecognized arguments: --nope" in rejected.stderr
+
+
+def test_help_lists_all_commands() -> None:
+    output = CliRunner().invoke(app, ["--help"]).output
+    listed = [line.split()[0] for line in output.partition("Commands:\n")[2].splitlines() if line.strip()]
+    assert sorted(listed) == [
+        "broker",
+        "consume",
+        "demo",
+        "doctor",
+        "groups",
+        "produce",
+        "soak",
+        "topics",
+        "watch",
+    ]
+    assert "Run a broker that any Kafka client can use." in output
+
+
+def test_unknown_command_is_a_usage_error() -> None:
+    result = _run(["brokr"], subprocess.PIPE, buffered=True)
+    assert result.returncode == 2
+    assert "No such command 'brokr'" in result.stderr
+
+
+def _imported(code: str, names: tuple[str, ...]) -> str:
+    """Run the code in a new interpreter; return which of the modules it has imported."""
+    code += f"; print([name for name in {names!r} if name in sys.modules])"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 def test_program_does_not_import_slow_libraries() -> None:
+    names = ("numpy", "rich", "crc32c", "cramjam", "prometheus_client", "pyarrow")
+    assert _imported("import sys, slackwater.cli.app, slackwater.broker.process", names) == "[]\n"
+
+
+def test_broker_imports_no_other_command() -> None:
     code = (
-        "import sys; import slackwater.cli.app, slackwater.broker.process; "
-        "print([name for name in ('numpy', 'rich', 'crc32c', 'cramjam', 'prometheus_client', 'pyarrow') "
-        "if name in sys.modules])"
+        "import sys, unittest; from slackwater.cli import broker, main; "
+        "broker.run = lambda serving: serving.close(); sys.argv = ['slackwater', 'broker']; "
+        "unittest.TestCase().assertRaises(SystemExit, main)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "[]\n"
+    names = ("typer", "pydantic", "rich", "numpy", "pyarrow", "slackwater.cli.app", "slackwater.cli.topics")
+    assert _imported(code, ("slackwater.broker.process", *names)) == "['slackwater.broker.process']\n"

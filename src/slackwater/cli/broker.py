@@ -3,6 +3,7 @@
 Invariants:
 - Standard output has one line per listening address and nothing else, because scripts read it. The log goes to standard
   error.
+- The command line is read with argparse: importing Typer, and pydantic with it, takes as long as starting the broker.
 - The first Ctrl-C or SIGTERM stops the broker cleanly, exit code 0. A second Ctrl-C ends it at once, as `kill -9` does.
 """
 
@@ -12,63 +13,76 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Final
 
-import typer
-
-from slackwater.cli.options import parse_pairs
+from slackwater.cli.pairs import parse_pairs
 
 if TYPE_CHECKING:
     from slackwater.broker.process import BrokerOptions
     from slackwater.broker.server import Server
 
+SUMMARY: Final = "Run a broker that any Kafka client can use."
+DETAILS: Final = """\
+The log goes to standard error, in Kafka's format. Ctrl-C or SIGTERM stops the
+broker cleanly; a second Ctrl-C ends it at once."""
 LINE = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 WARM_UP_PAUSE_S = 0.005
 GC_THRESHOLD = 50_000  # new objects per collection
 log = logging.getLogger("slackwater.broker")
 
 
-def broker(
-    listen: Annotated[str, typer.Option(help="The address to listen on, HOST:PORT; port 0 takes a free port.")] = (
-        "127.0.0.1:9092"
-    ),
-    data: Annotated[Path, typer.Option(help="The data directory; created if missing.")] = Path("slackwater-data"),
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting under Kafka's name; repeatable.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option(help="A server.properties file; --set takes precedence.")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(help="The advertised address, HOST:PORT [default: where clients connect]")
-    ] = None,
-    metrics: Annotated[str | None, typer.Option(help="Serve Prometheus metrics on this address, HOST:PORT.")] = None,
-    until_eof: Annotated[
-        bool, typer.Option("--until-eof", help="Stop when standard input closes; for programs that start it.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at DEBUG level.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings only.")] = False,
-) -> None:
-    """Run a broker that any Kafka client can use.
-
-    The log goes to standard error, in Kafka's format. Ctrl-C or SIGTERM stops the broker cleanly; a second Ctrl-C ends
-    it at once.
-    """
+def main(words: Sequence[str]) -> None:
+    """Run `slackwater broker` with these words of the command line."""
     from slackwater.broker.config import Settings, read_properties
     from slackwater.broker.process import BrokerOptions, parse_address
 
-    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    arguments = _parser().parse_args(words)
+    level = logging.DEBUG if arguments.verbose else logging.WARNING if arguments.quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
-    values = read_properties(config) if config is not None else {}
-    values |= parse_pairs(set_ or (), "--set")
+    values = read_properties(arguments.config) if arguments.config is not None else {}
+    values |= parse_pairs(arguments.set, "--set")
     options = BrokerOptions(
-        directory=data,
+        directory=arguments.data,
         settings=Settings(values),
-        listen=parse_address(listen, "--listen"),
-        advertised=parse_address(advertise, "--advertise") if advertise is not None else None,
-        metrics=parse_address(metrics, "--metrics") if metrics is not None else None,
+        listen=parse_address(arguments.listen, "--listen"),
+        advertised=parse_address(arguments.advertise, "--advertise") if arguments.advertise is not None else None,
+        metrics=parse_address(arguments.metrics, "--metrics") if arguments.metrics is not None else None,
     )
-    run(_serve(options, until_eof=until_eof))
+    run(_serve(options, until_eof=arguments.until_eof))
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="slackwater broker",
+        allow_abbrev=False,
+        formatter_class=RawDescriptionHelpFormatter,
+        description=f"{SUMMARY}\n\n{DETAILS}",
+    )
+    add = parser.add_argument
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9092",
+        help="The address to listen on; port 0 takes a free port [default: %(default)s]",
+    )
+    add(
+        "--data",
+        metavar="DIRECTORY",
+        type=Path,
+        default=Path("slackwater-data"),
+        help="The data directory; created if missing [default: %(default)s]",
+    )
+    add("--set", metavar="NAME=VALUE", action="append", default=[], help="A setting under Kafka's name; repeatable.")
+    add("--config", metavar="FILE", type=Path, help="A server.properties file; --set takes precedence.")
+    add("--advertise", metavar="HOST:PORT", help="The advertised address [default: where clients connect]")
+    add("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on this address.")
+    add("--until-eof", action="store_true", help="Stop when standard input closes; for programs that start it.")
+    add("--verbose", "-v", action="store_true", help="Log at DEBUG level.")
+    add("--quiet", "-q", action="store_true", help="Log warnings only.")
+    return parser
 
 
 def run(main: Coroutine[None, None, None]) -> None:

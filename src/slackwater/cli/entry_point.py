@@ -16,6 +16,7 @@ from slackwater.group.errors import SlackwaterError, UsageError
 FAILED = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
+BROKER = "broker"  # runs without Typer, see `broker.py`
 
 
 def main() -> None:
@@ -32,10 +33,15 @@ def main() -> None:
 
 def _run() -> int | str | None:
     """Run the command and return its exit code."""
-    from slackwater.cli.app import app
-
     try:
-        app()
+        if sys.argv[1:2] == [BROKER]:
+            from slackwater.cli import broker
+
+            broker.main(sys.argv[2:])
+        else:
+            from slackwater.cli.app import app
+
+            app()
     except SystemExit as end:
         return end.code
     except UsageError as error:

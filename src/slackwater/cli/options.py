@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from slackwater.cli.pairs import parse_pairs
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,17 +67,6 @@ def client_settings(bootstrap: str | None, config: Path | None, more: Iterable[s
     settings |= parse_pairs(more or (), "--set")
     servers = bootstrap or settings.get("bootstrap.servers") or os.environ.get(VARIABLE) or DEFAULT
     return settings | {"bootstrap.servers": servers}
-
-
-def parse_pairs(words: Iterable[str], option: str) -> dict[str, str]:
-    """Parse NAME=VALUE words."""
-    values = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"{option} {word} is not a setting. Use {option} name=value.")
-        values[name.strip()] = value.strip()
-    return values
 
 
 def open_admin(bootstrap: str | None, config: Path | None) -> "Admin":

@@ -3,7 +3,7 @@
 Invariants:
 - On a terminal a table fits its width. Elsewhere nothing is wrapped, so that `grep` and `awk` see one row per line.
 - Numbers are right-aligned. Unknown values are a dash, in JSON null.
-- Rich is imported when the first table is printed, because it takes long to import.
+- Rich and Typer are imported when something is printed, because they take long to import.
 """
 
 import errno
@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
-
-import typer
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -31,7 +29,9 @@ Cell = object
 
 def emit(row: object) -> None:
     """Print one line of JSON."""
-    typer.echo(json.dumps(row, ensure_ascii=False))
+    from typer import echo
+
+    echo(json.dumps(row, ensure_ascii=False))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, styles: dict[str, str] | None = None) -> None:
@@ -78,7 +78,9 @@ def heading(text: str) -> None:
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    typer.echo(f"slackwater: {text}", err=True)
+    from typer import echo
+
+    echo(f"slackwater: {text}", err=True)
 
 
 def discard_output() -> None:
@@ -114,6 +116,8 @@ def flush_output(*, quiet: bool = False) -> OSError | None:
 
 def show(renderable: "RenderableType") -> None:
     """Print on standard output."""
+    from typer import echo
+
     console = _console()
     if console.is_terminal:
         console.print(renderable)
@@ -121,7 +125,7 @@ def show(renderable: "RenderableType") -> None:
     with console.capture() as captured:
         console.print(renderable)
     for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
+        echo(line.rstrip())
 
 
 def _console() -> "Console":

@@ -23,8 +23,8 @@ from slackwater.cli.options import (
     client_settings,
     log_to_stderr,
     open_admin,
-    parse_pairs,
 )
+from slackwater.cli.pairs import parse_pairs
 from slackwater.cli.printing import count, emit, warn
 from slackwater.cli.record_lines import InputRecord, from_json, from_text, unescape
 from slackwater.group.errors import UsageError

@@ -13,8 +13,8 @@ from slackwater.cli.options import (
     Yes,
     confirm,
     open_admin,
-    parse_pairs,
 )
+from slackwater.cli.pairs import parse_pairs
 from slackwater.cli.printing import count, emit, facts, heading, table
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition

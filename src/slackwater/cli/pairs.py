@@ -1,0 +1,16 @@
+"""NAME=VALUE on the command line; without Typer, so that `slackwater broker` can use it."""
+
+from collections.abc import Iterable
+
+from slackwater.group.errors import UsageError
+
+
+def parse_pairs(words: Iterable[str], option: str) -> dict[str, str]:
+    """Parse NAME=VALUE words."""
+    values = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} {word} is not a setting. Use {option} name=value.")
+        values[name.strip()] = value.strip()
+    return values
