@@ -78,6 +78,10 @@ _COORDINATOR: Final[tuple[Row, ...]] = (
         {"kind": "rebalance_started", "reason": f"explicit `LeaveGroup` request for ({M}) members.", **_G},
     ),
     (
+        java("Group g rebalances because of partitions_added of topics [orders, returns]."),
+        {"kind": "topics_changed", "why": "partitions_added", "topics": "orders, returns", **_G},
+    ),
+    (
         scala("Stabilized group g generation 5 (__consumer_offsets-3)"),
         {"kind": "generation_formed", "generation": "5", **_G},
     ),

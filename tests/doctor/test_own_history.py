@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from slackwater import Broker, Consumer
+from slackwater import Admin, Broker, Consumer
 from slackwater.doctor.events.rows import Row, row_of
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, diagnose_group
@@ -85,3 +85,18 @@ def test_slow_member_is_culprit_from_logs_and_events(log: LineCollector) -> None
     assert (by_log.cause, by_log.culprits) == ("poll_delay", ("slow",))
     assert (by_events.cause, by_events.culprits) == (by_log.cause, by_log.culprits)
     assert by_events.rebalances == by_log.rebalances
+
+
+def test_added_partitions_are_found_in_logs_and_events(log: LineCollector) -> None:
+    with Broker() as broker:
+        broker.create_topic(TOPIC, 2)
+        with consumer(broker, GROUP, client_id="only", metadata_max_age_ms=100) as member:
+            member.subscribe([TOPIC])
+            settle(broker, [member])
+            with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+                admin.add_partitions(TOPIC, 4)
+            poll_until(member, lambda: len(member.assignment) == 4, "the new partitions")
+        by_events = judged([row_of(event) for event in broker.events(GROUP)])
+    by_log = judged(read_log("own.log", log.lines))
+    for verdict in (by_events, by_log):
+        assert (verdict.cause, verdict.culprits) == ("partitions_added", (TOPIC,))

@@ -102,6 +102,9 @@ class Broker:
         self._configure_groups()
         self.settings.watch(self.topics.configure)
         self.topics.load(clean_shutdown=self.directory.clean_shutdown)
+        for topic in self.topics:
+            self.groups.coordinator.on_topic(topic.name, len(topic.partitions), created_ms=0)
+        self.topics.on_partitions_created = self.groups.topic_changed
         if (offsets := self.topics.get(OFFSETS_TOPIC)) is not None:  # it keeps the partitions it was made with
             partition_count = len(offsets.partitions)
             self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=partition_count))

@@ -178,13 +178,14 @@ class JoinRejected:
 
 @message
 class RebalanceStarted:
-    """rebalance_started: the member that caused it, and the reason in the wording of Kafka's log."""
+    """rebalance_started: the member that caused it, the reason in the wording of Kafka's log, the changed topics."""
 
     culprit: str | None
     old_generation: int
     timeout_ms: int
     initial_delay: bool
     reason: str
+    topics: tuple[str, ...] = ()
 
 
 @message

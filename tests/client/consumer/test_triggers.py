@@ -231,6 +231,12 @@ def requested(group: ConsumerGroup, trigger: Trigger) -> GroupEvent:
     return request
 
 
+def changed_topics(event: GroupEvent) -> tuple[str, ...]:
+    """Return the topics that the coordinator names as the reason of a rebalance."""
+    assert isinstance(event.detail, RebalanceStarted)
+    return event.detail.topics
+
+
 def reason(event: GroupEvent) -> str:
     assert isinstance(event.detail, JoinRequested)
     return event.detail.reason
@@ -267,6 +273,7 @@ def test_new_topic_for_pattern_triggers_rebalance(group: ConsumerGroup, kafka: K
     assert "t2" in reason(requests[0])
     started = group.rebalances()[before:]
     assert culprit(started[0]) in {event.member for event in requests}
+    assert (started[0].trigger, changed_topics(started[0])) == (Trigger.PATTERN_MATCHED, ("t2",))
     assert follower.subscription == {"t", "t2"}
 
 
@@ -284,6 +291,7 @@ def test_added_partitions_trigger_rebalance(group: ConsumerGroup, kafka: Kafka) 
     assert "from {t=2} at the beginning of the rebalance to {t=4}" in reason(event)
     (started,) = group.rebalances()[before:]
     assert culprit(started) == id_of(leader)
+    assert (started.trigger, changed_topics(started)) == (Trigger.PARTITIONS_ADDED, ("t",))
 
 
 @pytest.mark.parametrize("pattern", [None, "[tu]"], ids=["by name", "by pattern"])
@@ -299,7 +307,9 @@ def test_topic_deletion_triggers_rebalance(group: ConsumerGroup, kafka: Kafka, p
     event = requested(group, Trigger.TOPIC_DELETED)
     assert event.member == id_of(leader)
     assert "u=1" in reason(event)
-    assert culprit(group.rebalances()[before]) == id_of(leader)
+    started = group.rebalances()[before]
+    assert culprit(started) == id_of(leader)
+    assert (started.trigger, changed_topics(started)) == (Trigger.TOPIC_DELETED, ("u",))
 
 
 @pytest.mark.parametrize("user_reason", ["", "requested by the operator"])
@@ -376,7 +386,11 @@ def test_member_events_join_broker_events(group: ConsumerGroup, kafka: Kafka) ->
     group.settle(t=3)
 
     def published() -> list[GroupEvent]:
-        return [event for event in kafka.events(GROUP) if event.trigger is Trigger.PARTITIONS_ADDED]
+        return [
+            event
+            for event in kafka.events(GROUP)
+            if event.kind is EventKind.JOIN_REQUESTED and event.trigger is Trigger.PARTITIONS_ADDED
+        ]
 
     group.poll_until(published)
-    assert [event.member for event in published() if event.kind is EventKind.JOIN_REQUESTED] == [id_of(client)]
+    assert [event.member for event in published()] == [id_of(client)]

@@ -104,6 +104,10 @@ class CoordinatorShell:
         if self._pending_records >= MAX_PENDING_RECORDS:
             self._write()
 
+    def topic_changed(self, topic: str, partition_count: int) -> None:
+        """Report a new topic, or new partitions of a topic."""
+        self.coordinator.on_topic(topic, partition_count, self._now_ms())
+
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Delete the offsets of deleted topics (EX-10)."""
         self._execute(self.coordinator.on_topics_deleted(frozenset(topics), self._now_ms()))

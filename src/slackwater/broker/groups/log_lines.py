@@ -100,6 +100,9 @@ class CoordinatorLogLines:
                     f"Preparing to rebalance group {group} in state PreparingRebalance with old generation "
                     f"{started.old_generation} (reason: {started.reason})."
                 )
+                if started.topics:  # no line of Kafka's: it does not say why a leader rejoins
+                    topics = ", ".join(started.topics)
+                    yield f"Group {group} rebalances because of {event.trigger} of topics [{topics}]."
             case EventKind.LEADER_CHANGED, LeaderChanged() as change if change.why.startswith("failed to join"):
                 yield (
                     f"Group leader [memberId: {change.old_leader}, groupInstanceId: None] failed to join before the "

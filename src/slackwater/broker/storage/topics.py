@@ -97,6 +97,7 @@ class Topics:
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._collision_names: dict[str, str] = {}  # name with '_' for '.' → name
+        self.on_partitions_created: Callable[[str, int], None] = lambda name, count: None
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
@@ -159,6 +160,7 @@ class Topics:
             self._remove_names(topic)
             self._discard(topic, 0)
             raise
+        self.on_partitions_created(topic.name, partitions)
         return topic
 
     def check(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
@@ -212,6 +214,7 @@ class Topics:
         except OSError:
             self._discard(topic, before)
             raise
+        self.on_partitions_created(topic.name, partitions)
 
     def alter(self, topic: Topic, overrides: dict[str, Value]) -> None:
         """Replace the settings of a topic. If this raises OSError, the settings are unchanged."""

@@ -47,6 +47,11 @@ _CHANGE_TEXT: Final[dict[str, str]] = {
     row_predicates.CREATED: "was created",
     row_predicates.DELETED: "was deleted",
 }
+_TRIGGERS: Final[dict[str, str]] = {
+    Trigger.PARTITIONS_ADDED: row_predicates.GREW,
+    Trigger.PATTERN_MATCHED: row_predicates.CREATED,
+    Trigger.TOPIC_DELETED: row_predicates.DELETED,
+}
 _STARTED: Final = EventKind.REBALANCE_STARTED
 _REJOIN_TRIGGERS: Final[frozenset[str]] = frozenset(
     {
@@ -74,7 +79,7 @@ def metadata_change(history: GroupHistory, absences: Sequence[ExplainedAbsence])
     all_members = _changed_by_all(history, changed)
     if changed and not all_members:
         return _subscription_change(history, changed, all_members)
-    for find in (_from_cluster, _from_clients, _from_records, _from_rejoins):
+    for find in (_from_coordinator, _from_cluster, _from_clients, _from_records, _from_rejoins):
         finding = find(history)
         if finding is not None:
             return finding
@@ -127,6 +132,27 @@ def _subscription_evidence(history: GroupHistory, timeline: ClientTimeline, time
     rows = [row for row in within(history.rows, time_ms, time_ms) if row.detail_names("topics")]
     own = [row for row in rows if (row.instance or row.client or row.label) in (timeline.name, timeline.client)]
     return evidence(next(iter(own or rows), None), f"{timeline.name} changed its subscription")
+
+
+def _from_coordinator(history: GroupHistory) -> Finding | None:
+    """Find rebalances of which the coordinator says which topics changed; Slackwater's does, Kafka's does not."""
+    changes = [
+        (_TRIGGERS[trigger], row)
+        for row in history.of(_STARTED, OtherEventKind.TOPICS_CHANGED)
+        if (trigger := row.trigger or row.detail_text("why")) in _TRIGGERS and row.detail_names("topics")
+    ]
+    if not changes:
+        return None
+    kind = changes[0][0]
+    rows = [row for change, row in changes if change == kind]
+    topics = unique(topic for row in rows for topic in row.detail_names("topics"))
+    return Finding(
+        cause=_CAUSES[kind],
+        culprits=topics,
+        times=unique_times(row.time_ms for row in rows),
+        confidence=CERTAIN,
+        evidence=shown(evidence(row, f"{', '.join(row.detail_names('topics'))} {_CHANGE_TEXT[kind]}") for row in rows),
+    )
 
 
 def _from_cluster(history: GroupHistory) -> Finding | None:

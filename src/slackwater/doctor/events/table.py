@@ -32,6 +32,7 @@ Fields of `detail` by kind:
 - progress: commits, offsets_advanced, count (of partitions)
 - member_recorded (one per member of a recorded generation): session_timeout_ms, rebalance_timeout_ms, topics,
   partitions, group_protocol · member_gone: a KIP-848 member's record was deleted
+- topics_changed (logged by Slackwater's coordinator): why (the trigger), topics
 - topic_created: topic, count · partition_created, partition_deleted: topic, partition · topic_deleted: topic
 - broker_started, client_started: version, node · broker_stopping: node · broker_setting, client_setting: setting, value
 - client_subscribed: topics, or a pattern in reason · client_failed: error, why · client_closed
@@ -57,6 +58,7 @@ class OtherEventKind(StrEnum):
     COORDINATOR_RESIGNED = "coordinator_resigned"
     COORDINATOR_LOADED = "coordinator_loaded"
     GROUP_CONVERTED = "group_converted"
+    TOPICS_CHANGED = "topics_changed"
     CLIENT_STARTED = "client_started"
     CLIENT_CLOSED = "client_closed"
     CLIENT_FAILED = "client_failed"

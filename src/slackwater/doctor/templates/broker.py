@@ -52,6 +52,13 @@ _CLASSIC_GROUPS: Final = (
         {"generation": "<old_generation>"},
     ),
     Template(
+        "topics changed",
+        "Slackwater",
+        " rebalances because of ",
+        "Group <group> rebalances because of <why> of topics [<topics>].",
+        OtherEventKind.TOPICS_CHANGED,
+    ),
+    Template(
         "id issued",
         "3.0+",
         "to rejoin with this id",

@@ -29,6 +29,7 @@ from slackwater.group.coordinator.group import (
 from slackwater.group.coordinator.heartbeat import heartbeat
 from slackwater.group.coordinator.records import CoordinatorRecord, GroupMetadata
 from slackwater.group.coordinator.states import DEAD, STABLE, TRANSITIONS, GroupAction, GroupInput
+from slackwater.group.coordinator.triggers import KnownTopic
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupLifecycle, RebalanceFailed, RebalanceWaiting, Trigger
 from slackwater.group.messages import (
@@ -122,8 +123,19 @@ class Coordinator:
         rebalance.session_expired(collector, self._state.groups[group_id].members[member_id])
         return collector.effects
 
+    def on_topic(self, topic: str, partition_count: int, created_ms: int) -> None:
+        """Learn a topic or its new number of partitions; triggers of rebalances are derived from it."""
+        topics = self._state.topics
+        if topics is None:
+            topics = self._state.topics = {}
+        known = topics.get(topic)
+        topics[topic] = KnownTopic(partition_count, created_ms if known is None else known.created_ms)
+
     def on_topics_deleted(self, topics: Collection[str], now_ms: int) -> list[Effect]:
-        """Delete the offsets of deleted topics (EX-10)."""
+        """Forget deleted topics and delete their offsets (EX-10)."""
+        for topic in topics:
+            if self._state.topics is not None:
+                self._state.topics.pop(topic, None)
         collector = EffectCollector(self._state, now_ms)
         expiry.delete_topic_offsets(collector, topics)
         return collector.effects

@@ -7,6 +7,7 @@ from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.group import ClassicGroup, OffsetsExpiration, TimerOwner
 from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.coordinator.timers import Timers
+from slackwater.group.coordinator.triggers import KnownTopic
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import offsets_partition
 
@@ -39,7 +40,7 @@ class OffsetsPartition:
 class CoordinatorState:
     """Everything that request handlers and timers read and change."""
 
-    __slots__ = ("config", "groups", "last_write_id", "offsets_partitions", "timers", "writes")
+    __slots__ = ("config", "groups", "last_write_id", "offsets_partitions", "timers", "topics", "writes")
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
@@ -48,6 +49,7 @@ class CoordinatorState:
         self.timers: Timers[TimerOwner] = Timers()
         self.writes: dict[int, PendingWrite] = {}
         self.last_write_id = 0
+        self.topics: dict[str, KnownTopic] | None = None  # None: this coordinator does not know the topics
 
     def offsets_partition_of(self, group_id: str) -> int:
         """Return the partition of the offsets topic that stores a group (CO-01)."""

@@ -114,6 +114,7 @@ class RebalanceCause:
     trigger: Trigger
     reason: str
     culprit: ClassicGroupMember | PendingMember | None = None
+    topics: tuple[str, ...] = ()  # whose change is the reason
 
 
 class OngoingRebalance:

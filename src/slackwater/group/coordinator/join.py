@@ -305,14 +305,13 @@ def _rejoin(
         collector.emit(group, EventKind.MEMBER_REJOINED, _joined(request, changed=False), member=member)
         collector.respond(reply_to, rebalance.join_response(group, member))
         return
-    before = member.protocols
-    trigger = triggers.rejoin_trigger(request.protocol_type, before, request.protocols, request.reason, leader=leader)
+    trigger, topics = triggers.rejoin_trigger(group, member, request, collector.state.topics)
     state = group.state
     _update_and_await_join(collector, group, member, request, reply_to)
     collector.emit(group, EventKind.MEMBER_REJOINED, _joined(request, changed=changed), member=member, trigger=trigger)
     action = "Leader {} re-joining group" if leader and state is STABLE else "Updating metadata for member {}"
     reason = f"{action.format(member.member_id)} during {state.wire_name}; client reason: {_reason(request)}"
-    rebalance.trigger(collector, group, group_input, RebalanceCause(trigger, reason, member))
+    rebalance.trigger(collector, group, group_input, RebalanceCause(trigger, reason, member, topics))
 
 
 def _update_and_await_join(

@@ -74,6 +74,7 @@ def start(
             timeout_ms=rebalance.timeout_ms,
             initial_delay=initial,
             reason=cause.reason,
+            topics=cause.topics,
         ),
         member=cause.culprit,
         trigger=cause.trigger,
