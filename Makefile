@@ -14,12 +14,12 @@ SEQUENCES ?= 30
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars gobin browser demo test check lint format docs bench soak peers interop transcripts lock package clean
+.PHONY: help setup jars gobin tools demo test check lint format docs bench soak peers interop transcripts lock package clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
 
-setup: $(VENV)/.ready jars gobin browser ## Create .venv with the locked packages, fetch Kafka's jars, build the Go client
+setup: $(VENV)/.ready jars gobin tools ## Create .venv with the locked packages, fetch Kafka's jars, build the Go client
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@echo "== setting up $(VENV) (Python packages at the versions of requirements.lock)"
@@ -37,8 +37,8 @@ jars: ## Fetch the jars of Apache Kafka and of Spark's Kafka source, for the com
 gobin: ## Build the program of the Go client franz-go, for the tests with stock clients
 	@sh scripts/gobin.sh
 
-browser: ## Under CI=true, install Chromium for the tests of the report page
-	@sh scripts/browser.sh
+tools: ## Under CI=true, install Chromium and promtool for the tests that use them
+	@sh scripts/tools.sh
 
 demo: $(VENV)/.ready ## Spark applications share a topic, scale out, deploy, crash; a storm and its cure (two minutes)
 	@$(BIN)/slackwater demo

@@ -102,6 +102,16 @@ public final class ClientDriver {
         System.exit(0);
     }
 
+    private static Object coordinatorMetrics(KafkaConsumer<?, ?> consumer) {
+        ObjectNode metrics = JSON.createObjectNode();
+        consumer.metrics().forEach((name, metric) -> {
+            if (name.group().equals("consumer-coordinator-metrics") && metric.metricValue() instanceof Double) {
+                metrics.put(name.name(), (Double) metric.metricValue());
+            }
+        });
+        return metrics;
+    }
+
     private static Throwable cause(Throwable error) {
         boolean wrapped = error instanceof ExecutionException || error instanceof CompletionException;
         return wrapped && error.getCause() != null ? cause(error.getCause()) : error;
@@ -116,6 +126,8 @@ public final class ClientDriver {
                 return null;
             case "snapshot":
                 return member(command).snapshot();
+            case "metrics":
+                return member(command).call(ClientDriver::coordinatorMetrics);
             case "commit":
                 return member(command).call(consumer -> commit(consumer, command.get("offsets")));
             case "committed":

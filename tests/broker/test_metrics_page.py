@@ -121,7 +121,7 @@ def test_group_events_are_counted(tmp_path: Path) -> None:
         await _join(server, "others")
         samples = await _scrape(page)
         assert samples["slackwater_groups{state=Stable}"] == 2
-        assert samples["slackwater_group_members"] == 2
+        assert samples["slackwater_group_members{group=readers}"] == 1
         assert samples["slackwater_rebalances_total{trigger=member_join}"] == 2
         assert samples["slackwater_rebalance_seconds_count"] == 2
         assert samples["slackwater_group_events_total{kind=member_joined}"] == 2

@@ -250,6 +250,10 @@ class Member:
         """Set the position."""
         self.driver.call("seek", member=self.name, partition=partition, offset=offset)
 
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the group `consumer-coordinator-metrics` (Java and our consumer)."""
+        return dict(self.driver.call("metrics", member=self.name))
+
     def close(self) -> MemberSnapshot | None:
         """Close the member and return its last state, if the client reports one."""
         state = self.driver.call("close", member=self.name)

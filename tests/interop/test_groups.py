@@ -5,7 +5,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from tests.interop.clients import Driver, Member, Record, partitions, wait_for_assignment, wait_for_records, wait_until
+from tests.interop.clients import (
+    JAVA,
+    OURS,
+    Client,
+    Driver,
+    Member,
+    Record,
+    partitions,
+    wait_for_assignment,
+    wait_for_records,
+    wait_until,
+)
 
 Name = Callable[[str], str]
 SHORT_SESSION_MS = 3_000
@@ -204,3 +215,18 @@ def test_killed_members_partitions_resume_at_last_commit(driver: Driver, second_
         lambda: driver.call("group", group=group),
     )
     survivor.close()
+
+
+@pytest.mark.java
+def test_rebalance_counters_equal_java(running: Callable[[Client], Driver], name: Name) -> None:
+    """Both count MEMBER_ID_REQUIRED as a failed rebalance (KIP-394)."""
+    topic = running(JAVA).create_topic(name("counted"), 2)
+    counters = []
+    for client in (JAVA, OURS):
+        member = running(client).join("a", name(f"counted-{client}"), [topic])
+        wait_for_assignment([member], partitions(topic, 2))
+        metrics = member.metrics()
+        counters.append({key: metrics[key] for key in ("rebalance-total", "failed-rebalance-total", "join-total")})
+        member.close()
+    assert counters[0] == counters[1]
+    assert counters[0]["failed-rebalance-total"] == 1

@@ -21,6 +21,7 @@ from slackwater.broker.fetching.delayed_fetches import DelayedFetches
 from slackwater.broker.fetching.sessions import FetchSessions
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
 from slackwater.broker.groups.events import EVENTS_RETENTION_MS, GroupEventStream
+from slackwater.broker.groups.group_metrics import GroupMetrics
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
 from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.broker.metrics import Metrics
@@ -33,6 +34,7 @@ from slackwater.clock import Clock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from slackwater.group.topic_partition import TopicPartition
 
 _MINUTE_MS: Final = 60_000
 
@@ -94,7 +96,11 @@ class Broker:
             schedule_flush=schedule_flush,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
         )
+        self.group_metrics = GroupMetrics(
+            self.groups.coordinator.groups, now_ms=group_clock.now_ms, end_offset=self._end_offset
+        )
         self.events.subscribe(self.metrics.count_event)
+        self.events.subscribe(self.group_metrics.apply_event)
 
     def load(self) -> None:
         """Open the topics and groups of the data directory."""
@@ -160,6 +166,10 @@ class Broker:
             self.events.write()
         self.topics.close(clean=clean)
         self.directory.close(clean=clean)
+
+    def _end_offset(self, partition: TopicPartition) -> int | None:
+        stored = self.topics.partition(partition.topic, partition.partition)
+        return None if stored is None else stored.log.high_watermark
 
     def _configure_groups(self) -> None:
         """Apply changed settings; the number of partitions does not change."""

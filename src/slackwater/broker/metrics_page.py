@@ -9,7 +9,7 @@ Invariants:
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Final, cast
 
@@ -25,6 +25,7 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from slackwater.broker.groups.group_metrics import GroupFigures
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
 from slackwater.broker.server import Server, listen_error
 from slackwater.group.events import EventKind, GroupState, Trigger
@@ -44,6 +45,16 @@ _EXPIRED: Final = {
     EventKind.MEMBER_DROPPED: "rebalance",
     EventKind.MEMBER_UNSYNCED: "sync",
     EventKind.PENDING_MEMBER_EXPIRED: "pending",
+}
+
+_GROUP_GAUGES: Final = {
+    "members": "Members of a group.",
+    "idle_members": "Members of a stable group without partitions.",
+    "last_rebalance_seconds": "How long the last rebalance of a group took.",
+    "longest_rebalance_seconds": "The longest rebalance of the last ten minutes, including one in progress.",
+    "since_last_rebalance_seconds": "Time since the last rebalance of a group ended.",
+    "lag": "Records after the committed offsets of the group's partitions.",
+    "committed_offsets": "The sum of the committed offsets; constant while the group makes no progress.",
 }
 
 
@@ -73,11 +84,11 @@ class BrokerCollector(Collector):
         for state in GroupState:
             by_state.add_metric([state.value], states[state])
         yield by_state
-        members = sum(len(group.members) for group in groups)
-        yield GaugeMetricFamily("slackwater_group_members", "Members of all groups.", members)
+        broker = self._server.broker
+        yield from group_families(broker.group_metrics.read(broker.settings.number("group.metrics.max.groups")))
 
     def _rebalances(self, metrics: Metrics) -> Iterator[Metric]:
-        started = CounterMetricFamily("slackwater_rebalances", "Rebalances begun, by trigger.", labels=["trigger"])
+        started = CounterMetricFamily("slackwater_rebalances", "Started rebalances, by trigger.", labels=["trigger"])
         for trigger in Trigger:
             started.add_metric(
                 [trigger.value], metrics.events.get((EventKind.REBALANCE_STARTED.value, trigger.value), 0)
@@ -88,14 +99,14 @@ class BrokerCollector(Collector):
             kinds[kind] += count
         yield SummaryMetricFamily(
             "slackwater_rebalance_seconds",
-            "Rebalances that came to their end, and how long they took from their trigger on.",
+            "Completed rebalances, and their durations from the trigger.",
             count_value=kinds[EventKind.REBALANCE_COMPLETED],
             sum_value=metrics.rebalance_seconds,
         )
         failed = kinds[EventKind.REBALANCE_FAILED]
-        yield CounterMetricFamily("slackwater_rebalances_failed", "Rebalances that came to nothing.", failed)
+        yield CounterMetricFamily("slackwater_rebalances_failed", "Failed rebalances.", failed)
         expired = CounterMetricFamily(
-            "slackwater_members_expired", "Members removed because a timer ran out, by timer.", labels=["timer"]
+            "slackwater_members_expired", "Members removed because a timer expired, by timer.", labels=["timer"]
         )
         for kind, timer in _EXPIRED.items():
             expired.add_metric([timer], kinds[kind])
@@ -107,14 +118,14 @@ class BrokerCollector(Collector):
 
     def _requests(self, metrics: Metrics) -> Iterator[Metric]:
         for name, text, api in (
-            ("slackwater_heartbeats", "Heartbeats answered.", HEARTBEAT),
-            ("slackwater_offset_commits", "Offset commits answered.", OFFSET_COMMIT),
+            ("slackwater_heartbeats", "Heartbeat responses.", HEARTBEAT),
+            ("slackwater_offset_commits", "Offset commit responses.", OFFSET_COMMIT),
         ):
             tally = metrics.requests.get(api.key)
             yield CounterMetricFamily(name, text, tally.count if tally is not None else 0)
         times = HistogramMetricFamily(
             "slackwater_request_seconds",
-            "Time from a request's last byte to its answer, by API; waiting for records or members included.",
+            "Time from the last byte of a request to its response, by API, including waiting for records or members.",
             labels=["api"],
         )
         bounds = [*map(str, TIME_BOUNDS), "+Inf"]
@@ -125,15 +136,15 @@ class BrokerCollector(Collector):
 
     def _network(self, metrics: Metrics) -> Iterator[Metric]:
         open_now = self._server.connections
-        yield GaugeMetricFamily("slackwater_connections", "Clients connected.", open_now)
+        yield GaugeMetricFamily("slackwater_connections", "Open connections.", open_now)
         for name, text, value in (
-            ("slackwater_connections_opened", "Connections that were made.", metrics.connections),
+            ("slackwater_connections_opened", "Opened connections.", metrics.connections),
             (
                 "slackwater_connections_refused",
-                "Connections turned away (max.connections).",
+                "Rejected connections (max.connections).",
                 metrics.connections_refused,
             ),
-            ("slackwater_malformed_frames", "Connections closed because of what they sent.", metrics.malformed),
+            ("slackwater_malformed_frames", "Connections closed because of a malformed frame.", metrics.malformed),
         ):
             yield CounterMetricFamily(name, text, value)
 
@@ -144,6 +155,50 @@ class BrokerCollector(Collector):
             size.add_metric([topic.name], sum(partition.log.size for partition in topic.partitions))
             partitions.add_metric([topic.name], len(topic.partitions))
         yield from (size, partitions)
+
+
+def group_families(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
+    """Yield the metrics of each group."""
+    state = GaugeMetricFamily("slackwater_group_state", "1 for the state of a group.", labels=["group", "state"])
+    rebalances = CounterMetricFamily(
+        "slackwater_group_rebalances",
+        "Rebalances of a group: its start, changes, and follow-ups of cooperative rebalances.",
+        labels=["group", "kind"],
+    )
+    triggers = CounterMetricFamily(
+        "slackwater_group_rebalance_triggers",
+        "Rebalances of a group that started, by trigger.",
+        labels=["group", "trigger"],
+    )
+    failed = CounterMetricFamily(
+        "slackwater_group_rebalances_failed",
+        "Failed rebalances of a group, and members that it rejected.",
+        labels=["group"],
+    )
+    gauges = {
+        name: GaugeMetricFamily(f"slackwater_group_{name}", text, labels=["group"])
+        for name, text in _GROUP_GAUGES.items()
+    }
+    for figures in groups:
+        if figures.state is not None:
+            state.add_metric([figures.name, figures.state.value], 1)
+        for kind, count in figures.rebalances.items():
+            rebalances.add_metric([figures.name, kind.value], count)
+        for trigger, count in figures.triggers.items():
+            triggers.add_metric([figures.name, trigger.value], count)
+        failed.add_metric([figures.name], figures.failed_rebalances)
+        for name, value in (
+            ("members", figures.members),
+            ("idle_members", figures.idle_members),
+            ("last_rebalance_seconds", figures.last_rebalance_s),
+            ("longest_rebalance_seconds", figures.longest_rebalance_s),
+            ("since_last_rebalance_seconds", figures.since_last_rebalance_s),
+            ("lag", figures.lag),
+            ("committed_offsets", figures.committed),
+        ):
+            if value is not None:
+                gauges[name].add_metric([figures.name], value)
+    yield from (state, rebalances, triggers, failed, *gauges.values())
 
 
 class MetricsPage:

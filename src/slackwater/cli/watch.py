@@ -32,8 +32,9 @@ from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageEr
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupOffset
     from slackwater.client.admin.group_records import GroupRecords
-    from slackwater.doctor.alerts.monitor import AlertNotice, ClusterSnapshot, ObservedGeneration, ObservedGroup
+    from slackwater.doctor.alerts.monitor import AlertNotice, ClusterSnapshot, ObservedGroup
     from slackwater.doctor.alerts.rules import Alert
+    from slackwater.group.rebalance_counter import ObservedGeneration
 
 NO_ALERT: Final = 0
 FIRED: Final = 1
@@ -416,7 +417,7 @@ def _lag(group: "GroupDescription", offsets: Sequence["GroupOffset"]) -> int | N
 
 
 def _generations(entries: "GroupRecords", groups: Sequence[str]) -> "list[ObservedGeneration]":
-    from slackwater.doctor.alerts.monitor import ObservedGeneration
+    from slackwater.group.rebalance_counter import ObservedGeneration
 
     return [
         ObservedGeneration(

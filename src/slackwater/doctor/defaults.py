@@ -2,8 +2,6 @@
 
 from typing import Final
 
-INITIAL_DELAY_MS: Final = 3_000
-"""group.initial.rebalance.delay.ms: members that join within this time of each other belong to one start."""
 SESSION_TIMEOUT_MS: Final = 45_000
 MAX_POLL_INTERVAL_MS: Final = 300_000
 """max.poll.interval.ms; also the rebalance timeout of a classic member."""

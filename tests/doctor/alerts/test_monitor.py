@@ -9,7 +9,6 @@ from slackwater.doctor.alerts.monitor import (
     AlertNotice,
     AlertState,
     ClusterSnapshot,
-    ObservedGeneration,
     ObservedGroup,
     ObservedMember,
     RebalanceSource,
@@ -26,6 +25,7 @@ from slackwater.group.events import (
     RebalanceStarted,
     Trigger,
 )
+from slackwater.group.rebalance_counter import ObservedGeneration
 from slackwater.group.topic_partition import TopicPartition
 
 SECOND = 1000

@@ -4,10 +4,12 @@ It only hosts members of groups; the other client in the group creates topics an
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
 
 from slackwater import Consumer
 from slackwater.client.consumer.consumer import OffsetAndMetadata, RebalanceListener
 from slackwater.group.errors import BrokerError
+from slackwater.group.member.metrics import COORDINATOR_GROUP
 from slackwater.group.topic_partition import TopicPartition
 from tests.interop.drivers.line import (
     HEARTBEAT_MS,
@@ -87,6 +89,13 @@ class OurMember(Member):
     def seek(self, partition: str, offset: int) -> None:
         self._consumer.seek(TopicPartition(*split(partition)), offset)
 
+    def metrics(self) -> dict[str, float]:
+        return {
+            name.name: value
+            for name, value in self._consumer.metrics().items()
+            if name.group == COORDINATOR_GROUP and not isnan(value)
+        }
+
 
 class Ours(Driver):
     """The commands, implemented with our consumer."""
@@ -118,6 +127,11 @@ class Ours(Driver):
         if instance is not None:
             settings["group.instance.id"] = instance
         self.members[member] = OurMember(topics, pattern, settings)
+
+    def metrics(self, member: str) -> dict[str, float]:
+        consumer = self.members[member]
+        assert isinstance(consumer, OurMember)
+        return dict(consumer.call(consumer.metrics))
 
 
 if __name__ == "__main__":

@@ -50,6 +50,13 @@ _BROKER_ONLY: Final = (
     long_setting("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are removed.", low=1),
     int_setting("offset.metadata.max.bytes", 4_096, "The maximum size of the metadata of a committed offset.", low=0),
     flag_setting("group.events.enable", True, "Whether group events are written to __group_events."),
+    int_setting(
+        "group.metrics.max.groups",
+        200,
+        'How many groups have metrics of their own; the others are summed as group="other".',
+        low=0,
+        dynamic=True,
+    ),
     # the log
     choice_setting(
         "flush",

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from slackwater.doctor.alerts.rules import ALERTS, HOUR_MS, NO_FAILURE, RECENT_MS, Alert
-from slackwater.doctor.defaults import INITIAL_DELAY_MS
+from slackwater.doctor.alerts.rules import ALERTS, HOUR_MS, RECENT_MS, Alert
 from slackwater.group.events import (
     EventKind,
     EventSource,
@@ -25,21 +24,14 @@ from slackwater.group.events import (
     JoinRejected,
     RebalanceCompleted,
     RebalanceFailed,
-    Trigger,
 )
+from slackwater.group.rebalance_counter import NO_FAILURE, ObservedGeneration, RebalanceCounter, RebalanceKind
 from slackwater.group.topic_partition import TopicPartition
 
 STABLE: Final = "Stable"
 PREPARING: Final = "PreparingRebalance"
 REBALANCING: Final = frozenset({PREPARING, "CompletingRebalance", "Assigning", "Reconciling"})
 WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
-FOLLOW_UP_MS: Final = 5_000
-"""A member learns of the follow-up with its next heartbeat (3 s by default) and then joins it."""
-_FIRST_GENERATION: Final = 1
-_FIRST_EPOCHS: Final = 2
-"""A KIP-848 group starts with one epoch for its first member and one when its topics are known."""
-_MAX_START_MS: Final = 30_000
-"""For a group whose members are unknown."""
 _MAX_NAMES: Final = 3
 
 
@@ -79,21 +71,6 @@ class ObservedGroup:
     def idle(self) -> tuple[ObservedMember, ...]:
         """Members without partitions; none while partitions move."""
         return tuple(member for member in self.members if member.partitions == ()) if self.state == STABLE else ()
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedGeneration:
-    """A recorded generation; empty members mean an empty group, None means unknown."""
-
-    group: str
-    time_ms: int
-    number: int
-    members: frozenset[str] | None = None
-    cooperative: bool = False
-    size: int | None = None
-    """Number of members, if their ids are unknown."""
-    is_epoch: bool = False
-    """An epoch of a KIP-848 group, which has one for every change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,19 +135,11 @@ class _ExceededRule:
 class _GroupMonitor:
     """The state of one group between snapshots."""
 
-    generations: dict[int, ObservedGeneration] = field(default_factory=dict)
+    counter: RebalanceCounter = field(default_factory=RebalanceCounter)
     rebalances: list[_ObservedRebalance] = field(default_factory=list)
     failures: list[tuple[int, str]] = field(default_factory=list)
     durations: list[tuple[int, int]] = field(default_factory=list)
     """End and duration of rebalances."""
-    last_generation: ObservedGeneration | None = None
-    is_empty: bool = False
-    last_start_generation_ms: int | None = None
-    """Time of the last generation of the group's start; None if the start is over."""
-    start_began_ms: int = 0
-    """Time of the first generation of the group's start."""
-    is_follow_up: bool = False
-    """The rebalance in progress is the follow-up of a cooperative rebalance."""
     last_observed: ObservedGroup | None = None
     stable_assignment: frozenset[tuple[str, tuple[TopicPartition, ...] | None]] | None = None
     """The assignment when the group was last Stable; None before that and after it was empty."""
@@ -184,60 +153,11 @@ class _GroupMonitor:
 
     def add_generation(self, generation: ObservedGeneration) -> None:
         """Count a generation, once."""
-        if (
-            self.last_generation is not None
-            and generation.number < self.last_generation.number
-            and generation.time_ms > self.last_generation.time_ms
-        ):
-            self.generations.clear()  # the group was deleted and created again
-            self.is_empty = True
-        if generation.number in self.generations:
-            return
-        self.generations[generation.number] = generation
-        if generation.members is not None and not generation.members:
-            self.is_empty = True
-            return
-        is_start = self._is_part_of_start(generation)
-        if is_start and self.last_start_generation_ms is None:
-            self.start_began_ms = generation.time_ms
-        self.rebalances.append(
-            _ObservedRebalance(
-                generation.time_ms, not is_start and not self.is_follow_up and not self._is_follow_up(generation)
-            )
-        )
-        self.last_start_generation_ms = generation.time_ms if is_start else None
-        self.is_empty, self.is_follow_up, self.last_generation = False, False, generation
+        self._add_rebalance(self.counter.add(generation), generation.time_ms)
 
-    def _is_part_of_start(self, generation: ObservedGeneration) -> bool:
-        """Return whether it belongs to the group's start.
-
-        The start is over when a generation lasted for the initial delay or when a member left: recurring rebalances
-        can be as fast as a start.
-        """
-        first = _FIRST_EPOCHS if generation.is_epoch else _FIRST_GENERATION
-        if self.is_empty or generation.number <= first:
-            return True
-        if (
-            self.last_generation is None
-            or self.last_start_generation_ms is None
-            or generation.time_ms - self.last_start_generation_ms > INITIAL_DELAY_MS
-        ):
-            return False
-        if generation.members is not None and self.last_generation.members is not None:
-            return self.last_generation.members <= generation.members
-        if generation.size is not None and self.last_generation.size is not None:
-            return self.last_generation.size <= generation.size
-        return generation.time_ms - self.start_began_ms <= _MAX_START_MS
-
-    def _is_follow_up(self, generation: ObservedGeneration) -> bool:
-        before = self.last_generation
-        return (
-            before is not None
-            and generation.cooperative
-            and generation.members is not None
-            and generation.members == before.members
-            and generation.time_ms - before.time_ms <= FOLLOW_UP_MS
-        )
+    def _add_rebalance(self, kind: RebalanceKind | None, time_ms: int) -> None:
+        if kind is not None:
+            self.rebalances.append(_ObservedRebalance(time_ms, kind is RebalanceKind.CHANGE))
 
     def add_recorded_generation(self, generation: ObservedGeneration) -> None:
         """Count a generation from `__consumer_offsets`: its rebalance is complete."""
@@ -252,17 +172,13 @@ class _GroupMonitor:
 
     def apply_event(self, event: GroupEvent) -> None:
         """Apply an event of the coordinator."""
+        self._add_rebalance(self.counter.apply_event(event), event.time_ms)
         match event.kind:
             case EventKind.GROUP_CREATED | EventKind.GROUP_EMPTIED | EventKind.GROUP_DELETED:
-                self.is_empty = True
                 self._end_rebalance(event.time_ms, is_timed=False)
             case EventKind.REBALANCE_STARTED:
-                self.is_follow_up = event.trigger is Trigger.COOPERATIVE_FOLLOWUP
                 self.rebalancing_since_ms = self.preparing_since_ms = event.time_ms
-            case EventKind.GENERATION_FORMED if event.generation is not None:
-                self.add_generation(
-                    ObservedGeneration(event.group, event.time_ms, event.generation, size=event.members)
-                )
+            case EventKind.GENERATION_FORMED:
                 self.preparing_since_ms = None
             case EventKind.REBALANCE_COMPLETED:
                 self._end_rebalance(event.time_ms, is_timed=False)
@@ -284,25 +200,24 @@ class _GroupMonitor:
         elif source is RebalanceSource.SNAPSHOTS:
             self._compare_stable_assignment(now, time_ms)
         if now.state in WITHOUT_MEMBERS:
-            self.is_empty = True
+            self.counter.group_emptied()
         self._apply_state(now.state, time_ms, is_timed=source is not RebalanceSource.EVENTS)
         has_progress = before is None or before.committed != now.committed
         if has_progress or not now.members or not now.lag:
             self.last_progress_ms = time_ms
 
     def _apply_epoch(self, now: ObservedGroup, epoch: int, time_ms: int) -> None:
-        if not self.generations:  # nothing is known before the first snapshot
-            self.generations[epoch] = self.last_generation = ObservedGeneration(
-                now.group, time_ms, epoch, is_epoch=True
-            )
+        last_number = self.counter.last_number
+        if last_number is None:  # nothing is known before the first snapshot
+            self.counter.set_baseline(ObservedGeneration(now.group, time_ms, epoch, is_epoch=True))
             return
-        for number in range(max(self.generations) + 1, epoch + 1):
+        for number in range(last_number + 1, epoch + 1):
             self.add_generation(ObservedGeneration(now.group, time_ms, number, is_epoch=True))
         if (
             now.state in WITHOUT_MEMBERS
             and self.rebalances
-            and self.last_generation is not None
-            and self.last_generation.number == epoch
+            and self.counter.last is not None
+            and self.counter.last.number == epoch
         ):
             self.rebalances[-1].is_counted = False  # the last member left: there is nothing to rebalance
 
@@ -314,14 +229,12 @@ class _GroupMonitor:
         if now.state != STABLE:
             return
         assignment = frozenset((member.member_id, member.partitions) for member in now.members)
-        started = self.stable_assignment is None and self.is_empty
+        started = self.stable_assignment is None and self.counter.is_empty
         if started or (
             self.stable_assignment is not None
             and (self.rebalanced_since_stable or assignment != self.stable_assignment)
         ):
-            self.add_generation(
-                ObservedGeneration(now.group, time_ms, max(self.generations, default=_FIRST_GENERATION) + 1)
-            )
+            self.add_generation(ObservedGeneration(now.group, time_ms, (self.counter.last_number or 1) + 1))
         self.stable_assignment, self.rebalanced_since_stable = assignment, False
 
     def _apply_state(self, state: str, time_ms: int, *, is_timed: bool) -> None:
@@ -389,7 +302,8 @@ class _GroupMonitor:
         idle = self.last_observed.idle
         names = _join_names([member.name for member in idle])
         description = f"{len(idle)} of {len(self.last_observed.members)} members have no partition: {names}"
-        since_ms = self.last_generation.time_ms if self.last_generation is not None else known_since_ms
+        last = self.counter.last
+        since_ms = last.time_ms if last is not None else known_since_ms
         return _Measurement(len(idle), description if idle else "all members have partitions", since_ms)
 
 

@@ -11,19 +11,19 @@ Invariants:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final
 
 from slackwater.doctor.timeline.rebalances import RecordedRebalance
 from slackwater.group.errors import UsageError
+from slackwater.group.rebalance_counter import NO_FAILURE
 
 HOUR_MS: Final = 3_600_000
 RECENT_MS: Final = 600_000
 """How long a failed or slow rebalance is reported."""
 SLACKWATER: Final = "slackwater"
 KAFKA: Final = "kafka"
-NO_FAILURE: Final = frozenset({"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,21 @@ class Alert:
     severity: str
     first_action: str
     cites: tuple[str, ...] = ()
+    prometheus_for_s: Mapping[str, int] = field(default_factory=dict)
+    """The duration in Prometheus per exporter, if it is not `for_s`."""
 
+
+_JAVA: Final = "kafka_consumer_consumer_coordinator_metrics_"
+
+
+def _counter(name: str) -> str:
+    """Return a selector of a client's counter; release 1 of the JMX exporter drops the suffix `_total`."""
+    return f'{{__name__=~"{_JAVA}{name}(_total)?"}}'
+
+
+_REBALANCES: Final = _counter("rebalance")
+_FAILED_REBALANCES: Final = _counter("failed_rebalance")
+_COMMITS: Final = _counter("commit")
 
 ALERTS: Final = (
     Alert(
@@ -49,12 +63,18 @@ ALERTS: Final = (
         limit=1,
         for_s=0,
         expressions={
-            SLACKWATER: "sum(increase(slackwater_rebalances_total[1h])) > 1",
-            KAFKA: "kafka_consumer_consumer_coordinator_metrics_rebalance_rate_per_hour > 1",
+            # Prometheus extrapolates an increase to the whole hour: one rebalance can be 1.01, never 1.5.
+            SLACKWATER: 'increase(slackwater_group_rebalances_total{kind="change"}[1h]) > 1.5',
+            # A client counts its first join and every follow-up. So count the intervals of five minutes in which a
+            # client that had joined before rebalanced, and rebalances that follow each other within one interval.
+            KAFKA: f"count_over_time((increase({_REBALANCES}[5m]) > 0.5 "
+            f"and {_REBALANCES} offset 5m > 0)[1h:5m]) > 1 "
+            f"or max_over_time((increase({_REBALANCES}[5m]) "
+            f"and {_REBALANCES} offset 5m > 0)[1h:1m]) > 2.5",
         },
         severity="warning",
         first_action="run slackwater doctor to find which member starts them, and why",
-        cites=("Kafka documentation, Consumer Group Metrics: rebalance-rate-per-hour",),
+        cites=("Kafka documentation, Consumer Group Metrics: rebalance-total",),
     ),
     Alert(
         name="RebalancesFail",
@@ -63,9 +83,12 @@ ALERTS: Final = (
         limit=0,
         for_s=0,
         expressions={
-            SLACKWATER: "increase(slackwater_rebalances_failed_total[10m]) > 0",
-            KAFKA: "increase(kafka_consumer_consumer_coordinator_metrics_failed_rebalance_total[10m]) > 0",
+            SLACKWATER: "increase(slackwater_group_rebalances_failed_total[10m]) > 0",
+            # A client counts MEMBER_ID_REQUIRED, which every dynamic member gets when it joins with no member id. A
+            # successful rebalance follows it, within the default rebalance timeout of five minutes.
+            KAFKA: f"increase({_FAILED_REBALANCES}[10m]) - increase({_REBALANCES}[10m]) > 0.5",
         },
+        prometheus_for_s={KAFKA: 300},
         severity="warning",
         first_action="find the error in the members' logs",
         cites=("Kafka documentation, Consumer Group Metrics: failed-rebalance-total",),
@@ -77,9 +100,8 @@ ALERTS: Final = (
         limit=60,
         for_s=0,
         expressions={
-            SLACKWATER: "increase(slackwater_rebalance_seconds_sum[10m]) "
-            "/ increase(slackwater_rebalance_seconds_count[10m]) > 60",
-            KAFKA: "kafka_consumer_consumer_coordinator_metrics_rebalance_latency_max > 60000",
+            SLACKWATER: "slackwater_group_longest_rebalance_seconds > 60",
+            KAFKA: f"max_over_time({_JAVA}rebalance_latency_max[10m]) > 60000",
         },
         severity="warning",
         first_action="find the member that rejoins last; its poll loop is blocked",
@@ -92,7 +114,7 @@ ALERTS: Final = (
         limit=0,
         for_s=60,
         expressions={
-            SLACKWATER: 'slackwater_groups{state="PreparingRebalance"} > 0',
+            SLACKWATER: 'slackwater_group_state{state="PreparingRebalance"} > 0',
             KAFKA: 'kafka_coordinator_group_GroupMetadataManager_Value{name="NumGroupsPreparingRebalance"} > 0 '
             "or kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance > 0",
         },
@@ -107,9 +129,9 @@ ALERTS: Final = (
         limit=0,
         for_s=300,
         expressions={
-            SLACKWATER: "increase(slackwater_offset_commits_total[5m]) == 0 and slackwater_group_members > 0 "
-            'and on (instance) sum by (instance) (delta(slackwater_topic_log_bytes{topic!~"__.*"}[5m])) > 0',
-            KAFKA: "increase(kafka_consumer_consumer_coordinator_metrics_commit_total[5m]) == 0 "
+            SLACKWATER: "changes(slackwater_group_committed_offsets[1m]) == 0 "
+            "and slackwater_group_lag > 0 and slackwater_group_members > 0",
+            KAFKA: f"increase({_COMMITS}[1m]) == 0 "
             "and on (instance, client_id) kafka_consumer_consumer_fetch_manager_metrics_records_lag_max > 0",
         },
         severity="critical",
@@ -122,9 +144,13 @@ ALERTS: Final = (
         measure="idle_members",
         limit=0,
         for_s=600,
-        expressions={KAFKA: "kafka_consumer_consumer_coordinator_metrics_assigned_partitions == 0"},
+        expressions={
+            SLACKWATER: "slackwater_group_idle_members > 0",
+            KAFKA: f"{_JAVA}assigned_partitions == 0",
+        },
         severity="info",
         first_action="there are more members than partitions: add partitions or remove members",
+        cites=("Kafka documentation, Consumer Group Metrics: assigned-partitions",),
     ),
 )
 
@@ -183,15 +209,15 @@ def prometheus_rules() -> str:
         lines += [f"  - name: {exporter}-consumer-groups", "    rules:"]
         for alert in ALERTS:
             if exporter in alert.expressions:
-                lines += _rule(alert, alert.expressions[exporter])
+                lines += _rule(alert, exporter)
     return "\n".join(lines) + "\n"
 
 
-def _rule(alert: Alert, expression: str) -> list[str]:
+def _rule(alert: Alert, exporter: str) -> list[str]:
     return [
         f"      - alert: {alert.name}",
-        f"        expr: {expression}",
-        f"        for: {alert.for_s}s",
+        f"        expr: {alert.expressions[exporter]}",
+        f"        for: {alert.prometheus_for_s.get(exporter, alert.for_s)}s",
         "        labels:",
         f"          severity: {alert.severity}",
         "        annotations:",

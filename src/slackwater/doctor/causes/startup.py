@@ -15,8 +15,8 @@ from typing import Final
 
 from slackwater.doctor.causes.absences import ExplainedAbsence
 from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, shown
-from slackwater.doctor.defaults import INITIAL_DELAY_MS
 from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.group.rebalance_counter import INITIAL_DELAY_MS
 
 MIN_MEMBERS: Final = 7
 """Fewer members cost only a few short rebalances."""

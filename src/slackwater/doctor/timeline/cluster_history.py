@@ -8,9 +8,9 @@ Invariants:
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from slackwater.doctor.defaults import INITIAL_DELAY_MS
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row, in_order
+from slackwater.group.rebalance_counter import INITIAL_DELAY_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
 
-from slackwater.doctor.defaults import INITIAL_DELAY_MS, SESSION_TIMEOUT_MS
+from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import (
     ASSIGNOR,
@@ -44,6 +44,7 @@ from slackwater.doctor.timeline.membership_intervals import (
     membership_intervals,
 )
 from slackwater.group.events import EventKind, EventSource, GroupState
+from slackwater.group.rebalance_counter import INITIAL_DELAY_MS
 
 _LAST_INTERVALS: Final = 8
 _EXPIRED: Final = MembershipEnd.EXPIRED
