@@ -7,7 +7,11 @@ from functools import partial
 import pytest
 
 from slackwater import Admin, Broker, Consumer
+from slackwater.client.config import format_setting
+from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.events.rows import Row, row_of
+from slackwater.doctor.templates.registry import FAMILIES
+from slackwater.doctor.templates.wording import TemplateSet
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, diagnose_group
 from slackwater.group.events import EventKind
@@ -16,6 +20,7 @@ from tests.doctor.corpus import read_log
 
 GROUP, TOPIC = "orders", "t"
 POLL_MS = 700
+TEMPLATES = TemplateSet(FAMILIES)
 
 
 class LineCollector(logging.Handler):
@@ -44,6 +49,19 @@ def log() -> Iterator[LineCollector]:
 
 def judged(rows: list[Row]) -> Verdict:
     return diagnose_group(GroupHistory(GROUP, [row for row in rows if row.group == GROUP]))
+
+
+def assert_same_verdicts(events: list[Row], lines: list[str]) -> None:
+    """Assert that logs alone, events alone and both give the same verdict; times differ by milliseconds."""
+    logged = read_log("own.log", lines)
+    by_log, by_events, by_both = judged(logged), judged(events), judged([*events, *logged])
+    for verdict in (by_events, by_both):
+        for name in ("cause", "culprits", "confidence", "rebalances", "changes", "storm", "missing"):
+            assert getattr(verdict, name) == getattr(by_log, name), name
+        assert verdict.figures == pytest.approx(by_log.figures, abs=100)
+        assert [item.what.partition(" (")[0] for item in verdict.prescriptions] == [
+            item.what.partition(" (")[0] for item in by_log.prescriptions
+        ]
 
 
 def count_of_leaves(broker: Broker) -> int:
@@ -80,11 +98,16 @@ def test_slow_member_is_culprit_from_logs_and_events(log: LineCollector) -> None
                 before = count_of_leaves(broker)
                 poll_until(quick, partial(_has_left, broker, before), "the slow member's leave")
                 settle(broker, [quick, slow])
-        by_events = judged([row_of(event) for event in broker.events(GROUP)])
-    by_log = judged(read_log("own.log", log.lines))
-    assert (by_log.cause, by_log.culprits) == ("poll_delay", ("slow",))
-    assert (by_events.cause, by_events.culprits) == (by_log.cause, by_log.culprits)
-    assert by_events.rebalances == by_log.rebalances
+        events = [row_of(event) for event in broker.events(GROUP)]
+    assert_same_verdicts(events, log.lines)
+    verdict = judged(read_log("own.log", log.lines))
+    assert (verdict.cause, verdict.culprits, verdict.missing) == ("poll_delay", ("slow",), ())
+    assert verdict.confidence >= SURE
+    assert verdict.figures["limit_ms"] == POLL_MS
+    assert [setting for item in verdict.prescriptions for setting in item.settings] == [
+        "max.poll.records",
+        "max.poll.interval.ms",
+    ]
 
 
 def test_added_partitions_are_found_in_logs_and_events(log: LineCollector) -> None:
@@ -96,7 +119,30 @@ def test_added_partitions_are_found_in_logs_and_events(log: LineCollector) -> No
             with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
                 admin.add_partitions(TOPIC, 4)
             poll_until(member, lambda: len(member.assignment) == 4, "the new partitions")
-        by_events = judged([row_of(event) for event in broker.events(GROUP)])
-    by_log = judged(read_log("own.log", log.lines))
-    for verdict in (by_events, by_log):
-        assert (verdict.cause, verdict.culprits) == ("partitions_added", (TOPIC,))
+        events = [row_of(event) for event in broker.events(GROUP)]
+    assert_same_verdicts(events, log.lines)
+    verdict = judged(events)
+    assert (verdict.cause, verdict.culprits) == ("partitions_added", (TOPIC,))
+
+
+def test_every_own_line_about_groups_is_read(log: LineCollector) -> None:
+    with Broker() as broker:
+        broker.create_topic(TOPIC, 4)
+        first = consumer(broker, GROUP, client_id="first", max_poll_interval_ms=POLL_MS)
+        with first, consumer(broker, GROUP, client_id="second", group_instance_id="i") as second:
+            for member in (first, second):
+                member.subscribe([TOPIC])
+            settle(broker, [first, second])
+            poll_until(second, partial(_has_left, broker, 0), "the first member's leave")
+            settle(broker, [first, second])
+            second.unsubscribe()
+            second.subscribe(pattern="t.*")
+            settle(broker, [first, second])
+    unread = [line for line in log.lines if TEMPLATES.read(line) == {}]
+    assert unread == []
+
+
+def test_secrets_are_hidden_in_the_start_lines() -> None:
+    assert format_setting("ssl.key.password", "canary") == "[hidden]"
+    assert format_setting("sasl.jaas.config", "canary") == "[hidden]"
+    assert format_setting("max.poll.records", 100) == "100"

@@ -126,13 +126,14 @@ class MemberIdTimeout:
 
 @message
 class MemberJoined:
-    """member_joined, member_rejoined."""
+    """member_joined, member_rejoined; `topics` is the subscription of a new consumer."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
     assignors: tuple[str, ...]
     metadata_changed: bool | None
     reason: str | None
+    topics: tuple[str, ...] = ()
 
 
 @message

@@ -37,6 +37,9 @@ def test_join_and_leave_log_java_lines(cluster: ClusterUnderTest, caplog: pytest
     assert_in_order(
         lines(caplog),
         [
+            p + r"Starting the Slackwater consumer, version .+",
+            p + r"Configured with client\.id = c",
+            p + rf"Subscribed to topic\(s\): {topic}",
             p + r"Discovered group coordinator 127\.0\.0\.1:\d+ \(id: 2147483646 rack: null\)",
             p + r"\(Re-\)joining group",
             p + r"Request joining group due to: need to re-join with the given member-id: c-.+",
@@ -45,11 +48,11 @@ def test_join_and_leave_log_java_lines(cluster: ClusterUnderTest, caplog: pytest
             p + rf"Finished assignment for group at generation 1: \{{c-.+=Assignment\(partitions=\[{both}\]\)\}}",
             p + rf"Successfully synced group in generation {generation}",
             p + rf"Adding newly assigned partitions: {both}",
-            p + rf"partitions_assigned: c-.+ of group {group} in generation 1: 2 partitions \[{both}\], the .+",
             p + rf"Revoke previously assigned partitions {both}",
             p + r"Member c-.+ sending LeaveGroup request to coordinator .+ due to the consumer is being closed",
             p + r"Resetting generation and member id due to: consumer pro-actively leaving the group",
             p + r"Request joining group due to: consumer pro-actively leaving the group",
+            p + r"The consumer is closed",
         ],
     )
 
@@ -72,7 +75,7 @@ def test_poll_overrun_is_logged_with_its_duration(cluster: ClusterUnderTest, cap
         found_lines,
         [
             r".*\] consumer poll timeout has expired\. This means .*",
-            r".*\] poll_overrun: c-.+ in generation 1: no poll for \d+ ms, max.poll.interval.ms is 1000; .+",
+            r".*\] No poll\(\) for \d+ ms, \d+ ms longer than max\.poll\.interval\.ms = 1000\. .+",
             r".*\] Member .+ due to consumer poll timeout has expired\.",
             rf".*\] Lost previously assigned partitions {topic}-0",
         ],

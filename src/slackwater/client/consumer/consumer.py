@@ -109,6 +109,7 @@ class Consumer:
             finally:
                 self._closed = True
                 self.engine.close()
+                self.engine.log_lines.log_close()
 
     def abort(self) -> None:
         """Close all connections like a crash: no commit, no LeaveGroup. May be called from any thread."""
@@ -135,8 +136,10 @@ class Consumer:
             membership = self.engine.require_group("subscribe()")
             self.engine.listener = listener
             if regex is not None:
+                self.engine.log_lines.log_pattern_subscription(regex)
                 membership.call_member(lambda member, now_ms: member.subscribe_pattern(regex, now_ms))
             elif names:
+                self.engine.log_lines.log_subscription(names)
                 membership.call_member(lambda member, now_ms: member.subscribe(names, now_ms))
             else:
                 self._unsubscribe()

@@ -96,7 +96,8 @@ class ConsumerEngine:
             log.info("%sSettings of other clients are ignored: %s.", prefix, ", ".join(sorted(ignored)))
         if member is not None:
             warn_about_settings(member)
-        self._log_lines = LogLines(self.client_id, group_id, instance_id)
+        self.log_lines = LogLines(self.client_id, group_id, instance_id)
+        self.log_lines.log_start(values | {"client.id": self.client_id}, [assignor.name for assignor in assignors])
         self.network = NetworkThread(f"slackwater-{self.client_id}")
         self.cluster = self.network.run(Cluster.create(brokers))
         self.publisher = EventPublisher(self.cluster, self.network) if values["group.events.publish"] else None
@@ -122,7 +123,7 @@ class ConsumerEngine:
             self.lock,
             clock=self.clock,
             on_event=self._on_event,
-            on_request=self._log_lines.log_request,
+            on_request=self.log_lines.log_request,
             create_topics=bool(self.settings["allow.auto.create.topics"]),
         )
 
@@ -390,7 +391,7 @@ class ConsumerEngine:
 
     def _on_event(self, event: GroupEvent) -> None:
         publish = [self.publisher.publish] if self.publisher is not None else []
-        for handler in (self._log_lines.log_event, *publish, *self.event_handlers):
+        for handler in (self.log_lines.log_event, *publish, *self.event_handlers):
             try:
                 handler(event)
             except Exception:

@@ -1,12 +1,15 @@
 """The consumer's log lines: the lines of the Java client (3.2 and newer), so that runbooks and queries work unchanged.
 
-One more line describes every event. Lines are logged in the order of the events.
+Slackwater's own lines report what Java's do not: the start with the settings that differ from their defaults, the
+length of a poll delay, and slow listeners. Every line is a template of the doctor (`doctor/templates/java.py`).
+Lines are logged in the order of the events.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from slackwater.client.config import CONSUMER_SETTINGS, format_setting
 from slackwater.group.errors import Error
 from slackwater.group.events import (
     CoordinatorChanged,
@@ -22,6 +25,8 @@ from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.member.errors import java_message
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, LeaveGroup, SyncGroup, SyncGroupResponse
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.settings import Value
+from slackwater.version import __version__
 
 log = logging.getLogger("slackwater.client.consumer.consumer")
 POLL_TIMEOUT: Final = (
@@ -37,6 +42,8 @@ _FATAL_JOINS: Final = (
     Error.GROUP_AUTHORIZATION_FAILED,
     Error.GROUP_MAX_SIZE_REACHED,
 )
+SLOW_LISTENER_MS: Final = 1_000
+STRATEGY: Final = "partition.assignment.strategy"
 Line = tuple[int, str]
 
 
@@ -54,12 +61,32 @@ class LogLines:
         self._coordinator = ""
 
     def log_event(self, event: GroupEvent) -> None:
-        """Log the Java lines of an event, and one line that describes it."""
+        """Log the lines of an event."""
         if not log.isEnabledFor(logging.WARNING):
             return
         for level, line in self._event_lines(event):
             log.log(level, "%s%s", self._prefix, line)
-        log.info("%s%s", self._prefix, _describe(event))
+
+    def log_start(self, settings: Mapping[str, Value], assignors: Iterable[str]) -> None:
+        """Log the start and every setting that differs from its default; secrets are hidden."""
+        log.info("%sStarting the Slackwater consumer, version %s", self._prefix, __version__)
+        values = {**settings, STRATEGY: tuple(assignors)}
+        for name, value in sorted(values.items()):
+            setting = CONSUMER_SETTINGS.get(name)
+            if setting is None or value != setting.default:
+                log.info("%sConfigured with %s = %s", self._prefix, name, format_setting(name, value))
+
+    def log_subscription(self, topics: Iterable[str]) -> None:
+        """Log a subscription to topics."""
+        log.info("%sSubscribed to topic(s): %s", self._prefix, ", ".join(topics))
+
+    def log_pattern_subscription(self, pattern: str) -> None:
+        """Log a subscription to a pattern."""
+        log.info("%sSubscribed to pattern: '%s'", self._prefix, pattern)
+
+    def log_close(self) -> None:
+        """Log that the application closed the consumer."""
+        log.info("%sThe consumer is closed", self._prefix)
 
     def log_request(self, request: MemberRequest, response: MemberResponse | None) -> None:
         """Log a request when it is sent, and its response when it arrives."""
@@ -113,12 +140,21 @@ class LogLines:
                 yield logging.INFO, f"Request joining group due to: {request.reason}"
             case EventKind.PARTITIONS_ASSIGNED, PartitionsChanged() as assigned:
                 yield logging.INFO, f"Adding newly assigned partitions: {_join(assigned.partitions)}"
+                yield from _slow_listener("on_partitions_assigned", assigned)
             case EventKind.PARTITIONS_REVOKED, PartitionsChanged() as revoked:
                 yield logging.INFO, f"Revoke previously assigned partitions {_join(revoked.partitions)}"
+                yield from _slow_listener("on_partitions_revoked", revoked)
             case EventKind.PARTITIONS_LOST, PartitionsChanged() as lost_partitions:
                 yield logging.INFO, f"Lost previously assigned partitions {_join(lost_partitions.partitions)}"
-            case EventKind.POLL_OVERRUN, _:
+                yield from _slow_listener("on_partitions_lost", lost_partitions)
+            case EventKind.POLL_OVERRUN, PollOverrun() as overrun:
                 yield logging.WARNING, POLL_TIMEOUT
+                line = (
+                    f"No poll() for {overrun.limit_ms + overrun.over_ms} ms, {overrun.over_ms} ms longer than "
+                    f"max.poll.interval.ms = {overrun.limit_ms}. The member leaves the group and rejoins at its next "
+                    "poll()."
+                )
+                yield logging.INFO, line
             case EventKind.HEARTBEAT_REFUSED, RequestRejected() as rejected:
                 generation = _generation(rejected.generation or -1, event.member or "", event.assignor)
                 instance = f"Optional[{event.instance}]" if event.instance else "Optional.empty"
@@ -131,32 +167,9 @@ class LogLines:
                 pass
 
 
-def _describe(event: GroupEvent) -> str:
-    member = event.instance or event.member or event.client or "this member"
-    generation = f" in generation {event.generation}" if event.generation is not None else ""
-    trigger = f" (trigger: {event.trigger.value})" if event.trigger is not None else ""
-    return f"{event.kind.value}: {member} of group {event.group}{generation}: {_describe_detail(event)}{trigger}"
-
-
-def _describe_detail(event: GroupEvent) -> str:
-    match event.detail:
-        case PartitionsChanged() as changed:
-            duration = f", the listener took {changed.callback_ms} ms" if changed.callback_ms is not None else ""
-            count = len(changed.partitions)
-            return f"{count} partition{'s' if count != 1 else ''} [{_join(changed.partitions)}]{duration}"
-        case JoinRequested() as request:
-            return f"rejoins the group because {request.reason}"
-        case PollOverrun() as overrun:
-            return (
-                f"no poll for {overrun.limit_ms + overrun.over_ms} ms, max.poll.interval.ms is {overrun.limit_ms}; the "
-                "member leaves the group and rejoins at its next poll"
-            )
-        case RequestRejected() as rejected:
-            return f"the request failed with {rejected.error}"
-        case CoordinatorChanged() as node:
-            return f"{node.node}" + (f", because of {node.why}" if node.why and node.why != "null" else "")
-        case _:
-            return "no details"
+def _slow_listener(callback: str, changed: PartitionsChanged) -> Iterator[Line]:
+    if changed.callback_ms is not None and changed.callback_ms >= SLOW_LISTENER_MS:
+        yield logging.WARNING, f"{callback} of the rebalance listener took {changed.callback_ms} ms"
 
 
 def _join(partitions: tuple[TopicPartition, ...]) -> str:

@@ -111,6 +111,7 @@ def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 _LINE_MARKERS: Final = {
+    "slackwater": ("slackwater.client.", "slackwater.spark.", "the Slackwater consumer"),
     "librdkafka": ("[thrd:",),
     "kafkajs": ('"logger":"kafkajs"',),
     "sarama": ("consumergroup/", "client/coordinator "),

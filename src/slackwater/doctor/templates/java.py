@@ -419,6 +419,39 @@ _SUBSCRIPTION: Final = (
     Template("unsubscribed", "2.0+", "Unsubscribed ", "Unsubscribed <*>", None),
 )
 
+# Lines that only Slackwater's consumer and Spark member log.
+_SLACKWATER: Final = (
+    Template(
+        "started",
+        "0.2+",
+        "Starting the Slackwater consumer",
+        "Starting the Slackwater consumer, version <version>",
+        OtherEventKind.CLIENT_STARTED,
+    ),
+    Template(
+        "setting", "0.2+", "Configured with ", "Configured with <setting> = <value>", OtherEventKind.CLIENT_SETTING
+    ),
+    Template(
+        "poll delay measured",
+        "0.2+",
+        "longer than max.poll.interval.ms = ",
+        "No poll() for <*> ms, <over_ms> ms longer than max.poll.interval.ms = <limit_ms>. <*>",
+        EventKind.POLL_OVERRUN,
+        {"trigger": "poll_timeout"},
+    ),
+    Template(
+        "slow listener", "0.2+", " of the rebalance listener took ", "<*> of the rebalance listener took <*> ms", None
+    ),
+    Template("closed", "0.2+", "The consumer is closed", "The consumer is closed", OtherEventKind.CLIENT_CLOSED),
+    Template(
+        "settings ignored",
+        "0.2+",
+        "Settings of other clients are ignored",
+        "Settings of other clients are ignored: <*>",
+        None,
+    ),
+)
+
 JAVA_CONSUMER: Final = Family(
     name="Java consumer",
     source=EventSource.CLIENT_LOG,
@@ -426,7 +459,7 @@ JAVA_CONSUMER: Final = Family(
     prefix=r"^(.*?)\[Consumer (?:instanceId=(.+?), )?clientId=(.*?), groupId=(.*?)\] ",
     prefix_slots=("head", "instance", "client", "group"),
     words=(" group ", "oordinator", "ebalanc", "Member ", "eneration", "ssigned", " heartbeat"),
-    templates=(*_GROUP, *_OFFSETS, *_COORDINATOR, *_SUBSCRIPTION),
+    templates=(*_GROUP, *_OFFSETS, *_COORDINATOR, *_SUBSCRIPTION, *_SLACKWATER),
 )
 
 _FAILURES: Final = (

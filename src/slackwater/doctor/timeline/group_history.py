@@ -434,6 +434,8 @@ class GroupHistory:
             self._by_member[interval.member] = timeline
             if interval.assignors:
                 timeline.append("assignors", (interval.joined_ms, interval.assignors))
+            if interval.topics:
+                _append_topics(timeline, interval.joined_ms, interval.topics)
 
     def _add_client_rows(self) -> None:
         by_client: dict[str, list[ClientTimeline]] = {}

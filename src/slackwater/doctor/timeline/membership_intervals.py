@@ -77,6 +77,7 @@ class MembershipInterval:
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     assignors: tuple[str, ...] = ()
+    topics: frozenset[str] = frozenset()
     began: Row | None = None
     ended: Row | None = None
     last_generation: int | None = None
@@ -200,6 +201,8 @@ class MembershipTracker:
             interval.rebalance_timeout_ms = rebalance_ms
         if detail["assignors"][index]:
             interval.assignors = row.detail_names("assignors")
+        if detail["topics"][index]:
+            interval.topics = frozenset(row.detail_names("topics"))
 
     def close(self, member: str, end: MembershipEnd, row: Row) -> None:
         if self._unnamed and member not in self._last:

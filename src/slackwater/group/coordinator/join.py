@@ -23,7 +23,7 @@ from slackwater.group.coordinator.states import (
     GroupAction,
     GroupInput,
 )
-from slackwater.group.coordinator.subscriptions import CONSUMER, is_overlong
+from slackwater.group.coordinator.subscriptions import CONSUMER, is_overlong, subscribed_topics
 from slackwater.group.errors import Error
 from slackwater.group.events import (
     EventKind,
@@ -260,12 +260,15 @@ def _reason(request: JoinGroup) -> str:
 
 
 def _joined(request: JoinGroup, *, changed: bool | None) -> MemberJoined:
+    is_consumer = request.protocol_type == CONSUMER
     return MemberJoined(
         request.session_timeout_ms,
         request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
         tuple([name for name, _ in request.protocols]),
         changed,
         _reason(request),
+        # A rejoin has the same topics, or its trigger names the change.
+        subscribed_topics(request.protocols[0].metadata) if changed is None and is_consumer else (),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 CONSUMER: Final = "consumer"  # the protocol type whose metadata the coordinator reads
 _MAX_CACHED_BYTES: Final = 1_024
+_MAX_TOPICS: Final = 100  # in one event
 
 
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
@@ -22,6 +23,20 @@ def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     except MalformedMetadata:
         return None
     return frozenset(topics)
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    """Return the first topics of one subscription in their order; none if it is unreadable."""
+    return _subscribed_topics_cached(metadata) if len(metadata) <= _MAX_CACHED_BYTES else _subscribed_topics(metadata)
+
+
+@lru_cache(maxsize=4_096)
+def _subscribed_topics_cached(metadata: bytes) -> tuple[str, ...]:
+    return _subscribed_topics(metadata)
+
+
+def _subscribed_topics(metadata: bytes) -> tuple[str, ...]:
+    return tuple(sorted(topics_of([metadata]) or ())[:_MAX_TOPICS])
 
 
 def is_overlong(metadata: bytes) -> bool:

@@ -137,6 +137,9 @@ class QueryMember:
         self._control_client: ControlClient | None = None
         self._control_address = control
         self._last_batch_reported = threading.Event()
+        self._log_lines.log_start(
+            {**client.values, "client.id": client.client_id}, [assignor.name for assignor in config.assignors]
+        )
         warn_about_settings(config)
         if (notice := self._membership.member.eager_background_warning) is not None:
             log.warning("%s%s", client.prefix, notice)
@@ -178,8 +181,10 @@ class QueryMember:
     def _subscribe(self) -> None:
         pattern, topics = self._options.subscribe_pattern, self._options.subscribe or ()
         if pattern is not None:
+            self._log_lines.log_pattern_subscription(pattern)
             self._membership.call_member(lambda member, now_ms: member.subscribe_pattern(pattern, now_ms))
         else:
+            self._log_lines.log_subscription(topics)
             self._membership.call_member(lambda member, now_ms: member.subscribe(topics, now_ms))
 
     # --- calls from Spark -------------------------------------------------------------------------------------------
