@@ -58,9 +58,9 @@ def assert_same_verdicts(events: list[Row], lines: list[str]) -> None:
     for verdict in (by_events, by_both):
         for name in ("cause", "culprits", "confidence", "rebalances", "changes", "storm", "missing"):
             assert getattr(verdict, name) == getattr(by_log, name), name
-        assert verdict.figures == pytest.approx(by_log.figures, abs=100)
-        assert [item.what.partition(" (")[0] for item in verdict.prescriptions] == [
-            item.what.partition(" (")[0] for item in by_log.prescriptions
+        assert verdict.figures == pytest.approx(by_log.figures, abs=200)
+        assert [sorted(item.settings) for item in verdict.prescriptions] == [
+            sorted(item.settings) for item in by_log.prescriptions
         ]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from slackwater.doctor.alerts.rules import firing, measure
+from slackwater.doctor.alerts.rules import REBALANCES_TOO_OFTEN, firing, measure
 from slackwater.doctor.causes.absences import read_absences
 from slackwater.doctor.causes.eager import STOP_THE_WORLD, stop_the_world
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding
@@ -105,11 +105,13 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
     remark = stop_the_world(history, recorded)
     findings += [remark] if remark is not None else []
     also = tuple(finding for finding in findings if finding is not chosen and finding.cause != chosen.cause)
+    alerts = tuple(alert.name for alert in firing(_measured(history, recorded)))
+    definition = CAUSES[chosen.cause]
     return Verdict(
         cluster=cluster,
         group=history.group,
         cause=chosen.cause,
-        action_needed=CAUSES[chosen.cause].action_needed,
+        action_needed=definition.action_needed or (definition.avoidable and REBALANCES_TOO_OFTEN in alerts),
         storm=chosen.recurring,
         culprits=chosen.culprits,
         rebalances=history.rebalance_count,
@@ -130,7 +132,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         recorded_rebalances=tuple(recorded[-_MAX_ENTRIES:]) if with_timeline else (),
         minutes=tuple(by_minute[-_MAX_ENTRIES:]) if with_timeline else (),
         member_timelines=member_timelines(history, chosen.culprits) if with_timeline else (),
-        alerts=tuple(alert.name for alert in firing(_measured(history, recorded))),
+        alerts=alerts,
         lag=lag_of(by_minute),
     )
 

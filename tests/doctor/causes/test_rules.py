@@ -302,7 +302,8 @@ def test_members_restarting_in_turn_are_a_deploy(reason: str, logged: bool) -> N
     for at, client in ((20, "a"), (30, "b"), (40, "c")):
         restart(scenario, client, at, reason, logged=logged)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.storm, verdict.action_needed) == ("rolling_restart", False, False)
+    assert (verdict.cause, verdict.storm, verdict.action_needed) == ("rolling_restart", False, True)
+    assert verdict.alerts == ("RebalancesTooOften",)
     assert set(verdict.culprits) == {"a", "b", "c"}
     assert verdict.confidence >= SURE
 

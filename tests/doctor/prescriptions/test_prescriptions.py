@@ -31,6 +31,25 @@ def test_price_has_the_numbers_of_the_group() -> None:
     assert prescriptions[0].cost == "a crashed member is detected after 150 s instead of 45 s"
 
 
+def test_price_without_a_change_is_not_printed() -> None:
+    figures = {"session_ms": 45_000, "restart_ms": 5_000}
+    cost = prescribe("rolling_restart", figures)[0].cost
+    assert "instead of" not in cost
+    assert cost.startswith("a member that closes no longer leaves")
+    assert (
+        "instead of 10 s"
+        in prescribe("rolling_restart", figures | {"session_ms": 10_000, "restart_ms": 30_000})[0].cost
+    )
+
+
+def test_limit_is_based_on_the_percentile_of_many_batches() -> None:
+    few = prescribe("poll_delay", {"limit_ms": 300_000, "longest_ms": 900_000, "late_batches": 7})
+    assert few[1].what == "raise max.poll.interval.ms above the longest of 7 late batches (15 min)"
+    many = prescribe("poll_delay", {"limit_ms": 300_000, "longest_ms": 900_000, "late_batches": 240, "p99_ms": 400_000})
+    assert many[1].what == "raise max.poll.interval.ms above the 99th percentile of 240 late batches (400 s)"
+    assert many[1].settings == {"max.poll.interval.ms": "600000"}
+
+
 def test_unmeasured_values_are_left_out() -> None:
     prescriptions = prescribe("poll_delay", {})
     assert all(not prescription.settings for prescription in prescriptions)

@@ -22,6 +22,7 @@ from slackwater.group.rebalance_counter import NO_FAILURE
 HOUR_MS: Final = 3_600_000
 RECENT_MS: Final = 600_000
 """How long a failed or slow rebalance is reported."""
+REBALANCES_TOO_OFTEN: Final = "RebalancesTooOften"
 SLACKWATER: Final = "slackwater"
 KAFKA: Final = "kafka"
 
@@ -57,7 +58,7 @@ _COMMITS: Final = _counter("commit")
 
 ALERTS: Final = (
     Alert(
-        name="RebalancesTooOften",
+        name=REBALANCES_TOO_OFTEN,
         summary="more than one rebalance per hour",
         measure="rebalances_per_hour",
         limit=1,

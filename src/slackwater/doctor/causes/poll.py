@@ -9,6 +9,7 @@ Invariants:
   not logged.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -23,6 +24,8 @@ SUBSCRIPTIONS: Final = (
     "whether all members read the same topics (one group id for two services); "
     "add the clients' logs or __consumer_offsets"
 )
+MIN_BATCHES_FOR_PERCENTILE: Final = 100
+"""The 99th percentile of fewer values is their maximum."""
 _AT_THE_LIMIT: Final = 1.25
 """The timer fires at its limit; the rest is for the join before the first poll."""
 
@@ -149,15 +152,24 @@ def _describe_end(timeout: ExplainedAbsence) -> str:
 
 
 def _figures(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
-    """Return the limit and the longest batch: the limit plus the work that was left when the timer fired."""
+    """Return the limit and the duration of the late batches: the limit plus the work left when the timer fired."""
     limit = max((timeline.limit_ms or 0 for timeline in culprits), default=0)
-    over = max((row.detail_number("over_ms") or 0 for timeline in culprits for row in timeline.overruns), default=0)
+    logged = [
+        over_ms
+        for timeline in culprits
+        for row in timeline.overruns
+        if (over_ms := row.detail_number("over_ms")) is not None
+    ]
     names = {id(timeline) for timeline in culprits}
-    away = max(
-        (r.absence.away_ms or 0 for r in with_reason(absences, AbsenceReason.POLL) if id(r.timeline) in names),
-        default=0,
-    )
-    figures = {"limit_ms": limit, "longest_ms": limit + max(over, away)} if limit else {"over_ms": max(over, away)}
+    away = [r.absence.away_ms or 0 for r in with_reason(absences, AbsenceReason.POLL) if id(r.timeline) in names]
+    # The timer fires at the limit: the time until the member is back shows how long its batch really took.
+    over = sorted(away if max(away, default=0) >= max(logged, default=0) else logged)
+    longest = over[-1] if over else 0
+    figures = {"limit_ms": limit, "longest_ms": limit + longest} if limit else {"over_ms": longest}
+    if limit and over:
+        figures["late_batches"] = len(over)
+        if len(over) >= MIN_BATCHES_FOR_PERCENTILE:
+            figures["p99_ms"] = limit + over[math.ceil(0.99 * len(over)) - 1]
     records = next((int(value) for s in culprits if (value := s.settings.get("max.poll.records", "")).isdigit()), 0)
     figures["poll_records"] = records
     if any(
@@ -168,5 +180,5 @@ def _figures(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbs
         # Heartbeats wait for the handler, so the session timeout is the limit.
         figures["handler_blocks"] = 1
         figures["session_ms"] = max((timeline.session_ms or 0 for timeline in culprits), default=0)
-        figures["handler_ms"] = figures["session_ms"] + away if figures["session_ms"] else 0
+        figures["handler_ms"] = figures["session_ms"] + max(away, default=0) if figures["session_ms"] else 0
     return {name: value for name, value in figures.items() if value}

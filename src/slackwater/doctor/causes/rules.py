@@ -50,6 +50,8 @@ class CauseDefinition:
     rank: Rank
     sources: tuple[str, ...]
     action_needed: bool
+    avoidable: bool = False
+    """An expected change whose rebalances can be avoided: it needs action if the alert on frequent rebalances fires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,12 @@ CAUSES: Final[dict[str, CauseDefinition]] = {
             "assignor_migration", "a deploy changed the assignor", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False
         ),
         CauseDefinition(
-            "rolling_restart", "members were restarted one after another", Rank.CHANGE, (BROKER, CLIENTS), False
+            "rolling_restart",
+            "members were restarted one after another",
+            Rank.CHANGE,
+            (BROKER, CLIENTS),
+            False,
+            avoidable=True,
         ),
         CauseDefinition(
             "kip848_rolling_restart", "members were restarted one after another", Rank.CHANGE, (BROKER, CLIENTS), False

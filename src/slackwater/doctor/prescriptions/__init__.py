@@ -17,6 +17,7 @@ from slackwater.doctor.prescriptions.libraries import properties
 from slackwater.doctor.prescriptions.remedies import REMEDIES, Remedy
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_CHANGE: Final = re.compile(r"\{(\w+)\} instead of \{(\w+)\}")
 _COOLDOWN_PERIODS: Final = 4
 
 
@@ -70,7 +71,7 @@ def _fill_in(order: int, remedy: Remedy, values: Mapping[str, str]) -> Prescript
         order=order,
         what=what,
         where=remedy.where,
-        cost=_fill(remedy.cost, values) or _without_numbers(remedy.cost),
+        cost=_fill(_without_equal_numbers(remedy.cost, values), values) or _without_numbers(remedy.cost),
         settings=settings,
         properties=properties(settings),
         caution=remedy.caution,
@@ -86,14 +87,35 @@ def _fill(text: str, values: Mapping[str, str]) -> str | None:
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
+def _without_equal_numbers(text: str, values: Mapping[str, str]) -> str:
+    """Remove a clause `… after {new} instead of {now}` whose numbers are equal; "none" if nothing is left."""
+    clauses = [
+        clause
+        for clause in text.split("; ")
+        if not ((match := _CHANGE.search(clause)) and values.get(match[1], "?") == values.get(match[2]))
+    ]
+    return "; ".join(clauses) or "none"
+
+
 def _without_numbers(text: str) -> str:
     return re.sub(r" after \{\w+\} instead of \{\w+\}", " later", text).replace("{herd_delay} later", "later")
+
+
+def _basis(figures: Mapping[str, int]) -> str:
+    """Return the measurement that a limit for batches is based on."""
+    batches = figures.get("late_batches", 0)
+    if p99 := figures.get("p99_ms"):
+        return f"the 99th percentile of {batches} late batches ({numbers.seconds(p99)})"
+    if batches > 1 and "longest_ms" in figures:
+        return f"the longest of {batches} late batches ({numbers.seconds(figures['longest_ms'])})"
+    return "the longest batch"
 
 
 def _values(figures: Mapping[str, int]) -> dict[str, str]:
     """Return all values for placeholders that can be computed."""
     values: dict[str, str] = {}
-    limit, longest = figures.get("limit_ms"), figures.get("longest_ms")
+    limit, longest = figures.get("limit_ms"), figures.get("p99_ms") or figures.get("longest_ms")
+    values["basis"] = _basis(figures)
     poll = numbers.with_margin(longest)
     if poll is not None and limit:
         values["poll_interval_ms"], values["poll"] = str(poll), numbers.seconds(poll)

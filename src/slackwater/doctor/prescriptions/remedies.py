@@ -76,14 +76,14 @@ LONGER_SESSION: Final = Remedy(
 )
 POLL_REMEDIES: Final = (
     Remedy(
-        "fetch fewer records per poll(), so that a batch is processed in time",
+        "fetch fewer records per poll(), so that {basis} fits into max.poll.interval.ms",
         "slightly more overhead per record",
         {"max.poll.records": "{poll_records}"},
         caution=("does not help if a single record takes longer than max.poll.interval.ms",),
         cites=(MAX_POLL_RECORDS, MAX_POLL_INTERVAL),
     ),
     Remedy(
-        "raise max.poll.interval.ms above the longest batch",
+        "raise max.poll.interval.ms above {basis}",
         "a member that hangs is detected after {poll} instead of {poll_now}, and a rebalance can wait that long for it",
         {"max.poll.interval.ms": "{poll_interval_ms}"},
         caution=("max.poll.interval.ms is also the rebalance timeout: one slow member delays every rebalance",),
