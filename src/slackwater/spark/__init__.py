@@ -8,9 +8,10 @@ Invariants:
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from prometheus_client.registry import CollectorRegistry
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["export_metrics", "register"]
 
 
 def register(spark: "SparkSession") -> None:
@@ -22,3 +23,15 @@ def register(spark: "SparkSession") -> None:
     from slackwater.spark.registration import register_session
 
     register_session(spark)
+
+
+def export_metrics(
+    spark: "SparkSession", *, registry: "CollectorRegistry | None" = None, cut_total: bool = False
+) -> None:
+    """Register the metrics of this session's group members with prometheus_client.
+
+    The names are those of the JMX exporter for Java consumers, as for `Consumer`; `cut_total` drops `_total`.
+    """
+    from slackwater.spark.member.query_metrics import export
+
+    export(spark, registry=registry, cut_total=cut_total)

@@ -1,5 +1,6 @@
 """Streaming queries of a group in a real Spark: triggers, commits, and error messages."""
 
+import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -7,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+import slackwater.spark
 from slackwater import Broker, Producer
 from slackwater.group.topic_partition import TopicPartition
 from tests.waiting import wait_until
@@ -87,7 +90,9 @@ def test_finished_query_commits_and_continues_there(job: Job, trigger: dict[str,
         assert job.committed() == committed
 
 
-def test_batch_is_committed_when_it_ends(job: Job) -> None:
+def test_batch_is_committed_when_it_ends(job: Job, spark: SparkSession) -> None:
+    registry = CollectorRegistry()
+    slackwater.spark.export_metrics(spark, registry=registry)
     job.fill(4)
     query = job.start({"processingTime": "1 hour"})
     wait_until(lambda: job.batches, lambda: query.lastProgress, TIMEOUT_S)
@@ -97,8 +102,20 @@ def test_batch_is_committed_when_it_ends(job: Job) -> None:
 
     print(f"committed {time.monotonic() - ended:.2f} s after the batch")
     progress = wait_until(lambda: query.lastProgress, lambda: "no progress", TIMEOUT_S)
-    assert '"totalLag": 0' in progress["sources"][0]["latestOffset"]
+    reported = json.loads(progress["sources"][0]["latestOffset"])
+    assert reported["totalLag"] == 0
+    assert reported["metrics"]["rebalance-total"] == 1
+    assert reported["metrics"]["rebalance-latency-max"] >= 0
+    client = {"client_id": reported["client"]}
+
+    def exported(name: str) -> float | None:
+        return registry.get_sample_value(f"kafka_consumer_consumer_{name}", client)
+
+    wait_until(lambda: exported("coordinator_metrics_rebalance_total") == 1, lambda: "no metric", TIMEOUT_S)
+    assert exported("coordinator_metrics_assigned_partitions") == 2
+    assert exported("fetch_manager_metrics_records_lag_max") == 0
     query.stop()
+    wait_until(lambda: exported("coordinator_metrics_rebalance_total") is None, lambda: "still there", TIMEOUT_S)
     wait_until(lambda: job.broker.describe_group(job.name).members == (), lambda: "still a member", TIMEOUT_S)
 
 

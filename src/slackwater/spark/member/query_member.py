@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isnan
 from typing import Any, Final
 
 from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, parse_settings
@@ -60,6 +61,15 @@ from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.options import SourceOptions
 
 log = logging.getLogger("slackwater.spark.member.query_member")
+REBALANCE_METRICS: Final = (
+    "rebalance-latency-avg",
+    "rebalance-latency-max",
+    "rebalance-total",
+    "rebalance-rate-per-hour",
+    "failed-rebalance-total",
+    "last-rebalance-seconds-ago",
+)
+"""The metrics that the progress of a query contains."""
 COOPERATIVE: Final = "cooperative-sticky"
 STATIC_SESSION_MS: Final = 120_000
 SESSION_TIMEOUT: Final = "session.timeout.ms"
@@ -163,6 +173,11 @@ class QueryMember:
     def protocol_name(self) -> str | None:
         """The assignor that the group uses."""
         return self._membership.member.protocol_name
+
+    def rebalance_metrics(self, now_ms: int) -> dict[str, float | None]:
+        """Return the member's rebalance metrics under Kafka's names; None if there is no value yet."""
+        values = self._membership.member.metrics(now_ms)
+        return {name: None if isnan(values[name]) else values[name] for name in REBALANCE_METRICS}
 
     @property
     def is_stable(self) -> bool:

@@ -166,6 +166,7 @@ class QueryRun:
             counters = batches.counters
             return metrics | {
                 "group": member.config.group_id,
+                "client": member.config.client_id,
                 "member": member.member_id,
                 "instance": member.config.group_instance_id,
                 "generation": member.generation_id,
@@ -178,6 +179,7 @@ class QueryRun:
                 "handoverWaitMs": batches.handover_wait_ms(now_ms),
                 "withoutPartitionsMs": batches.without_partitions_ms(now_ms),
                 "resetsObeyed": counters.resets_obeyed,
+                "metrics": member.rebalance_metrics(now_ms),
             }
 
     # --- starting -----------------------------------------------------------------------------------------------------
