@@ -29,7 +29,7 @@ from slackwater.broker.storage.appends import AppendQueue
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.broker.storage.durability import Durability, RunInThread
 from slackwater.broker.storage.producer_ids import ProducerIds
-from slackwater.broker.storage.topics import Topic, Topics, remove_directories
+from slackwater.broker.storage.topics import KEEP_RECORDS, Topic, Topics, remove_directories
 from slackwater.clock import Clock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error
@@ -71,6 +71,7 @@ class Broker:
             now_ms=clock.now_ms,
             new_id=partial(secrets.token_bytes, 16),
             remove=lambda paths: in_thread(partial(remove_directories, paths), lambda: None),
+            lost_settings=self._lost_settings,
         )
         self.durability = Durability(always=settings.text("flush") == "always", in_thread=in_thread)
         self.appends = AppendQueue(self.durability, now_ms=clock.now_ms, schedule_flush=schedule_flush)
@@ -135,17 +136,21 @@ class Broker:
 
     def create_offsets_topic(self, own: Mapping[str, str] | None = None) -> Topic:
         """Create `__consumer_offsets`; `own` overrides its default settings."""
-        settings = self.settings
-        return self.topics.create(
-            OFFSETS_TOPIC,
-            settings.number("offsets.topic.num.partitions"),
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(settings.number("offsets.topic.segment.bytes")),
-            }
-            | dict(own or {}),
-        )
+        partitions = self.settings.number("offsets.topic.num.partitions")
+        return self.topics.create(OFFSETS_TOPIC, partitions, self._offsets_topic_settings() | dict(own or {}))
+
+    def _offsets_topic_settings(self) -> dict[str, str]:
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self.settings.number("offsets.topic.segment.bytes")),
+        }
+
+    def _lost_settings(self, name: str) -> Mapping[str, str]:
+        """Return the settings of a topic that `topics.json` has lost."""
+        if name == OFFSETS_TOPIC:
+            return self._offsets_topic_settings()
+        return {"retention.ms": str(EVENTS_RETENTION_MS)} if name == EVENTS_TOPIC else KEEP_RECORDS
 
     def auto_create(self, name: str) -> Topic:
         """Create a topic that a client has requested."""

@@ -1,26 +1,20 @@
 """Tests of the data directory of a broker."""
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from slackwater.broker.storage.directory import (
-    META,
-    PARTITION_METADATA,
-    DataDirectory,
-    read_topic_id,
-    rename_for_deletion,
-    write_topic_id,
-)
+from slackwater.broker.storage.directory import LOCK, META, DataDirectory
 from slackwater.group.errors import UsageError
 
 
 def test_directory_keeps_its_cluster_id(tmp_path: Path) -> None:
     path = tmp_path / "new" / "data"
     DataDirectory.open(path, "first", 1).close(clean=True)
-    assert (path / META).read_text() == "#\ncluster.id=first\nnode.id=1\nversion=1\n"
+    assert (path / META).read_text() == "#\ncluster.id=first\nnode.id=1\nversion=1\nslackwater.format=1\n"
     again = DataDirectory.open(path, "second", 1)
     assert (again.cluster_id, again.node_id, again.clean_shutdown) == ("first", 1, True)
     again.close(clean=False)
@@ -56,6 +50,91 @@ def test_invalid_meta_properties(tmp_path: Path, text: str) -> None:
         DataDirectory.open(tmp_path, "c", 1)
 
 
+OLD_META = "#\ncluster.id=c\nnode.id=1\nversion=1\n"
+# Apache Kafka 4.3.1 writes these files.
+KAFKA_META = (
+    "#\n#Wed Nov 18 10:25:27 UTC 2026\ncluster.id=c\ndirectory.id=yRYnJ9S4fXqU0cvpn2hXzQ\nnode.id=1\nversion=1\n"
+)
+KAFKA_3_META = "#\n#Wed Nov 18 10:25:27 UTC 2026\nbroker.id=1\ncluster.id=c\nnode.id=1\nversion=1\n"
+
+
+def _tree(path: Path) -> dict[str, bytes | None]:
+    files = sorted(path.rglob("*"))
+    return {str(file.relative_to(path)): file.read_bytes() if file.is_file() else None for file in files}
+
+
+def test_foreign_directory_is_refused_and_unchanged(tmp_path: Path) -> None:
+    for name in ("photos-2024", "thesis-1", "backup-delete", "empty-0"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "thesis-1" / "chapter.tex").write_text("text")
+    before = _tree(tmp_path)
+    with pytest.raises(
+        UsageError,
+        match=r"was not created by Slackwater: it contains 'backup-delete', 'empty-0', 'photos-2024' and 1 more, "
+        r"but no meta\.properties\. Use a new or empty directory",
+    ):
+        DataDirectory.open(tmp_path, "c", 1)
+    assert _tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("text", [KAFKA_META, KAFKA_3_META, OLD_META + "directory.id=x\n"])
+def test_kafka_directory_is_refused_and_unchanged(tmp_path: Path, text: str) -> None:
+    (tmp_path / META).write_text(text)
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / "00000000000000000000.log").write_bytes(b"records")
+    before = _tree(tmp_path)
+    with pytest.raises(UsageError, match=r"has no slackwater\.format, as in a directory of Apache Kafka\. Use a new"):
+        DataDirectory.open(tmp_path, "c", 1)
+    assert _tree(tmp_path) == before
+
+
+def test_directory_of_version_0_2_is_upgraded(tmp_path: Path) -> None:
+    (tmp_path / META).write_text(OLD_META)
+    (tmp_path / "topics.json").write_text("[]")
+    directory = DataDirectory.open(tmp_path, "other", 1)
+    assert directory.cluster_id == "c"
+    directory.close(clean=True)
+    assert (tmp_path / META).read_text() == OLD_META + "slackwater.format=1\n"
+
+
+def test_directory_of_newer_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / META).write_text(OLD_META + "slackwater.format=2\n")
+    with pytest.raises(UsageError, match=r"has slackwater\.format=2; this version of Slackwater supports .*=1"):
+        DataDirectory.open(tmp_path, "c", 1)
+
+
+def test_interrupted_first_start_is_repeated(tmp_path: Path) -> None:
+    for name in (LOCK, META + ".tmp"):
+        (tmp_path / name).touch()
+    (tmp_path / "lost+found").mkdir()
+    DataDirectory.open(tmp_path, "c", 1).close(clean=True)
+
+
+def test_removed_lock_file_lets_no_other_broker_in(tmp_path: Path) -> None:
+    first = DataDirectory.open(tmp_path, "c", 1)
+    assert first.restore_lock() is None
+    (tmp_path / LOCK).unlink()
+    with pytest.raises(UsageError, match="is in use by another broker"):
+        DataDirectory.open(tmp_path, "c", 1)
+    assert "was removed while the broker was running" in (first.restore_lock() or "")
+    assert first.restore_lock() is None
+    (tmp_path / LOCK).rename(tmp_path / "moved")
+    (tmp_path / LOCK).touch()
+    assert "was replaced while the broker was running" in (first.restore_lock() or "")
+    first.close(clean=True)
+    DataDirectory.open(tmp_path, "c", 1).close(clean=True)
+
+
+def test_lock_file_of_another_broker_is_reported(tmp_path: Path) -> None:
+    first = DataDirectory.open(tmp_path, "c", 1)
+    (tmp_path / LOCK).unlink()
+    with (tmp_path / LOCK).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # versions up to 0.2 do not lock the directory
+        with pytest.raises(UsageError, match="is in use by another broker"):
+            first.restore_lock()
+    first.close(clean=False)
+
+
 def test_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"Cannot use the data directory .*: it is a file"):
@@ -63,27 +142,3 @@ def test_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / META).mkdir()
     with pytest.raises(UsageError, match=r"Cannot use the data directory .*: Is a directory"):
         DataDirectory.open(tmp_path, "c", 1)
-
-
-def test_deleted_directory_is_removed_at_next_start(tmp_path: Path) -> None:
-    long_name = tmp_path / ("t" * 249 + "-0")
-    long_name.mkdir()
-    renamed = rename_for_deletion(long_name, "0123456789abcdef0123456789abcdef")
-    assert len(renamed.name) == 255
-    (renamed / "file").touch()
-    DataDirectory.open(tmp_path, "c", 1)
-    assert not list(tmp_path.glob("t*"))
-
-
-def test_partition_metadata_has_kafka_format(tmp_path: Path) -> None:
-    topic_id = bytes.fromhex("a3a49434c0e140c9b4cd0365bf310a2c")
-    assert read_topic_id(tmp_path) is None
-    write_topic_id(tmp_path, topic_id)
-    assert (tmp_path / PARTITION_METADATA).read_text() == "version: 0\ntopic_id: o6SUNMDhQMm0zQNlvzEKLA"
-    assert read_topic_id(tmp_path) == topic_id
-
-
-@pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: o6SUNMDhQMm0zQNlvzEKLA", "version: 0\n", "topic_id"])
-def test_invalid_partition_metadata_counts_as_missing(tmp_path: Path, text: str) -> None:
-    (tmp_path / PARTITION_METADATA).write_text(text)
-    assert read_topic_id(tmp_path) is None

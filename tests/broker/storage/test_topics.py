@@ -8,15 +8,24 @@ import pytest
 from slackwater.broker.config import Settings
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
-from slackwater.broker.storage.directory import PARTITION_METADATA, read_topic_id, write_topic_id
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.partition_directory import (
+    PARTITION_METADATA,
+    Unfinished,
+    read_topic_id,
+    unfinished_name,
+    write_topic_id,
+)
 from slackwater.broker.storage.topics import FILE, Topic, Topics
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetFetchResponse, OffsetToCommit
+
+from .log.batches import NOW_MS, batch
 
 CLOCK = ManualClock()
 
@@ -75,13 +84,71 @@ def test_deleted_topic_wakes_waiters_and_removes_files(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-def test_leftover_of_crash_is_removed(tmp_path: Path) -> None:
+def test_foreign_directories_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _open(tmp_path).create("t", 1)
-    (tmp_path / "half-0").mkdir()
+    names = ["photos-2024", "thesis-1", "backup-delete", "t-0.0123-delete", f"t-0.{'0' * 32}-delete"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
     again = _open(tmp_path)
-    assert not (tmp_path / "half-0").exists()
     assert [topic.name for topic in again] == ["t"]
+    assert all((tmp_path / name / "file").exists() for name in names)
+    assert "photos-2024: it belongs to no topic of this broker" in caplog.text
+    with pytest.raises(BrokerError, match="The data directory contains 'thesis-1'") as raised:
+        again.create("thesis", 2)
+    assert raised.value.error is Error.INVALID_TOPIC_EXCEPTION
+    with pytest.raises(BrokerError, match="The data directory contains 'photos-2024'"):
+        again.add_partitions(again.create("photos", 2), 3_000)
+    assert (tmp_path / "photos-2024" / "file").exists()
     again.close()
+
+
+@pytest.mark.parametrize("content", [None, "", "[]"], ids=["missing", "empty", "no-topics"])
+def test_lost_topics_file_is_restored(tmp_path: Path, content: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    topics = _open(tmp_path)
+    created = [topics.create("a-1", 11, {"retention.ms": "1000"}), topics.create("b", 1)]
+    assert isinstance(created[0].partitions[10].log.append(batch(), NOW_MS), AppendInfo)
+    topics.close()
+    (tmp_path / FILE).unlink()
+    if content is not None:
+        (tmp_path / FILE).write_text(content)
+    for _ in range(2):
+        again = _open(tmp_path)
+        assert [(topic.name, topic.topic_id, len(topic.partitions)) for topic in again] == [
+            ("a-1", created[0].topic_id, 11),
+            ("b", created[1].topic_id, 1),
+        ]
+        assert again.by_id(created[0].topic_id) is again.get("a-1")
+        # The broker's default retention must not delete the records of a topic whose settings are lost.
+        assert [topic.overrides["retention.ms"] for topic in again] == [-1, -1]
+        assert again.partition("a-1", 10).log.log_end_offset == 1  # type: ignore[union-attr]
+        again.close()
+    assert caplog.text.count("Restored topic a-1 with 11 partitions, which is missing in topics.json.") == 1
+
+
+def test_lost_row_of_topics_file_is_restored(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    topic = topics.create("a", 1)
+    saved = (tmp_path / FILE).read_text()
+    topics.add_partitions(topic, 3)
+    other = topics.create("b", 2)
+    topics.close()
+    (tmp_path / FILE).write_text(saved)
+    again = _open(tmp_path)
+    assert {each.name: (each.topic_id, len(each.partitions)) for each in again} == {
+        "a": (topic.topic_id, 3),
+        "b": (other.topic_id, 2),
+    }
+    again.close()
+
+
+def test_missing_partition_directory_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    topics = _open(tmp_path)
+    topics.create("t", 2)
+    topics.close()
+    shutil.rmtree(tmp_path / "t-1")
+    _open(tmp_path).close()
+    assert "t-1 is missing. Its records are lost; it starts empty." in caplog.text
 
 
 def test_partition_metadata_is_written_at_creation(tmp_path: Path) -> None:
@@ -120,15 +187,6 @@ def test_directory_of_another_topic_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the directory is from another topic"):
         _open(tmp_path)
     assert (tmp_path / "t-0").exists()
-
-
-def test_leftover_of_failed_deletion_is_not_reused(tmp_path: Path) -> None:
-    topics = _open(tmp_path)
-    (tmp_path / "t-0").mkdir()
-    write_topic_id(tmp_path / "t-0", bytes(15) + b"\xff")
-    topic = topics.create("t", 1)
-    assert read_topic_id(tmp_path / "t-0") == topic.topic_id
-    topics.close()
 
 
 @pytest.mark.parametrize(
@@ -191,20 +249,43 @@ def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
 
 def test_failed_creation_leaves_nothing(tmp_path: Path) -> None:
     topics = _open(tmp_path)
-    (tmp_path / "t-2").write_text("in the way")
+    blocked = tmp_path / unfinished_name("t", 2, (1).to_bytes(16, "big"), Unfinished.CREATION)
+    blocked.write_text("in the way")
     with pytest.raises(FileExistsError):
         topics.create("t", 3)
     assert topics.get("t") is None
-    assert not list(tmp_path.glob("t-[01]"))
+    assert list(tmp_path.iterdir()) == [blocked]
+    blocked.unlink()
 
     topic = topics.create("t", 2)
+    blocked = tmp_path / unfinished_name("t", 2, topic.topic_id, Unfinished.CREATION)
+    blocked.write_text("in the way")
     with pytest.raises(FileExistsError):
         topics.add_partitions(topic, 3)
     assert len(topic.partitions) == 2
-    (tmp_path / "t-2").unlink()
+    blocked.unlink()
     topics.add_partitions(topic, 3)
     assert len(topic.partitions) == 3
     topics.close()
+
+
+def test_failed_deletion_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = _open(tmp_path)
+    topic = topics.create("t", 2)
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as full:
+        full.setattr("slackwater.broker.storage.topics.replace_file", _raise_no_space)
+        with pytest.raises(OSError, match="No space"):
+            topics.delete(topic)
+    assert topics.get("t") is topic
+    assert sorted(tmp_path.iterdir()) == before
+    assert isinstance(topic.partitions[1].log.append(batch(), NOW_MS), AppendInfo)
+    topics.delete(topic)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def _raise_no_space(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_invalid_topics_file(tmp_path: Path) -> None:

@@ -1,137 +1,198 @@
-"""The data directory of a broker: lock, `meta.properties` and the `partition.metadata` files.
+"""The data directory of a broker: its owner, its lock, `meta.properties` and the marker of a clean shutdown.
 
 Invariants:
-- One broker at a time uses a directory. It holds the lock on `.lock` for as long as the process lives.
+- The broker uses a directory that is empty, or whose `meta.properties` has `slackwater.format`. It refuses all others,
+  the directories of Apache Kafka included, before it writes or removes anything in them.
+- Versions up to 0.2 did not write that property. Their `meta.properties` differs from every file that Kafka writes: it
+  has no date. Such a directory is accepted, and the property is added.
+- One broker at a time uses a directory. It holds locks on the directory and on `.lock` as long as the process lives.
+  If `.lock` is removed, the lock on the directory still keeps other brokers out.
 - `meta.properties` has Kafka's format, version 1. A directory of another cluster or broker is rejected.
 - The marker of a clean shutdown is removed at the start, because it is valid for one start only.
-- A deleted partition directory is renamed first, as in Kafka, so that a half-deleted one is never opened.
 """
 
-import base64
 import contextlib
 import fcntl
+import logging
 import os
-import shutil
+import re
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
-from slackwater.broker.storage.log.files import replace_file
+from slackwater.broker.storage.log.files import TEMPORARY, replace_file
 from slackwater.group.errors import UsageError
 
+log = logging.getLogger("slackwater.broker.storage")
 LOCK: Final = ".lock"
 META: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-PARTITION_METADATA: Final = "partition.metadata"
-_DELETE: Final = "-delete"
-_MAX_NAME_LENGTH: Final = 255
+FORMAT: Final = "slackwater.format"
+FORMAT_VERSION: Final = 1
+# A start that was interrupted leaves the first two; file systems create the third.
+_IN_NEW_DIRECTORY: Final = frozenset({LOCK, META + TEMPORARY, "lost+found"})
+_META_UP_TO_0_2: Final = re.compile(r"#\ncluster\.id=[^\n]+\nnode\.id=\d+\nversion=1\n")
+_MAX_SHOWN_NAMES: Final = 3
+
+
+class _Meta(NamedTuple):
+    """The content of `meta.properties`."""
+
+    cluster_id: str
+    node_id: int
+    has_format: bool = True
+
+    def text(self) -> str:
+        """Return the text of the file."""
+        return f"#\ncluster.id={self.cluster_id}\nnode.id={self.node_id}\nversion=1\n{FORMAT}={FORMAT_VERSION}\n"
 
 
 class DataDirectory:
     """A data directory that this process has locked until `close`."""
 
-    __slots__ = ("_lock", "clean_shutdown", "cluster_id", "node_id", "path")
+    __slots__ = ("_directory_lock", "_lock", "clean_shutdown", "cluster_id", "node_id", "path")
 
-    def __init__(self, path: Path, lock: int, cluster_id: str, node_id: int, clean_shutdown: bool) -> None:
+    def __init__(self, path: Path, locks: tuple[int, int], meta: _Meta, clean_shutdown: bool) -> None:
         self.path = path
-        self.cluster_id = cluster_id
-        self.node_id = node_id
+        self.cluster_id = meta.cluster_id
+        self.node_id = meta.node_id
         self.clean_shutdown = clean_shutdown
-        self._lock = lock
+        self._directory_lock, self._lock = locks
 
     @classmethod
     def open(cls, path: Path, cluster_id: str, node_id: int) -> Self:
         """Lock the directory and create it if necessary. An existing directory keeps its cluster id."""
         try:
             path.mkdir(parents=True, exist_ok=True)
-            lock = _take_lock(path)
+            _read_meta(path)  # before `.lock` is created: a directory of somebody else stays as it is
+            locks = _take_locks(path)
         except OSError as error:
             raise _unusable(path, error) from error
         try:
-            stored_cluster_id, stored_node_id = _read_meta(path, cluster_id, node_id)
-            if stored_node_id != node_id:
+            meta = _read_meta(path) or _Meta(cluster_id, node_id, has_format=False)
+            if meta.node_id != node_id:
                 raise UsageError(
-                    f"The data directory {path} belongs to node {stored_node_id} of cluster {stored_cluster_id}; this "
-                    f"is node {node_id}. Use another directory, or node.id={stored_node_id}."
+                    f"The data directory {path} belongs to node {meta.node_id} of cluster {meta.cluster_id}; this "
+                    f"is node {node_id}. Use another directory, or node.id={meta.node_id}."
                 )
+            if not meta.has_format:
+                replace_file(path / META, meta.text().encode(), sync=True)
             marker = path / CLEAN_SHUTDOWN
             was_clean = marker.exists()
             marker.unlink(missing_ok=True)
-            _remove_deleted(path)
         except OSError as error:
-            os.close(lock)
+            _close(locks)
             raise _unusable(path, error) from error
         except UsageError:
-            os.close(lock)
+            _close(locks)
             raise
-        return cls(path, lock, stored_cluster_id, node_id, was_clean)
+        return cls(path, locks, meta, was_clean)
 
     def close(self, *, clean: bool) -> None:
-        """Release the lock. `clean` means that every log was closed, so that the next start does not scan them."""
+        """Release the locks. `clean` means that every log was closed, so that the next start does not scan them."""
         if clean:
-            replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', sync=True)
+            try:
+                replace_file(self.path / CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', sync=True)
+            except OSError as error:
+                log.warning("The shutdown is not clean: cannot write %s: %s.", CLEAN_SHUTDOWN, error.strerror)
+        _close((self._directory_lock, self._lock))
+
+    def restore_lock(self) -> str | None:
+        """Create and lock `.lock` again if it was removed or replaced.
+
+        Returns what happened, or None if the lock is in place. Raises `UsageError` if another broker holds it.
+        """
+        path = self.path / LOCK
+        try:
+            if os.path.samestat(os.stat(path), os.fstat(self._lock)):
+                return None
+            event = "replaced"
+        except FileNotFoundError:
+            event = "removed"
+        lock = _lock_file(self.path)
         os.close(self._lock)
+        self._lock = lock
+        return f"{path} was {event} while the broker was running. The broker has created and locked it again."
 
 
-def rename_for_deletion(path: Path, unique: str) -> Path:
-    """Rename a partition directory that is to be deleted; the next start deletes it if this process does not."""
-    max_length = _MAX_NAME_LENGTH - len(unique) - len(_DELETE) - 1
-    renamed = path.with_name(f"{path.name[:max_length]}.{unique}{_DELETE}")
-    os.rename(path, renamed)
-    return renamed
-
-
-def write_topic_id(directory: Path, topic_id: bytes) -> None:
-    """Write the `partition.metadata` file of a partition directory, as Kafka does."""
-    encoded = base64.urlsafe_b64encode(topic_id).rstrip(b"=")
-    replace_file(directory / PARTITION_METADATA, b"version: 0\ntopic_id: " + encoded)
-
-
-def read_topic_id(directory: Path) -> bytes | None:
-    """Read the topic id from `partition.metadata`; None if the file is missing or cannot be parsed."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = (directory / PARTITION_METADATA).read_text(encoding="ascii").splitlines()
-        fields = dict(line.split(": ", 1) for line in lines)
-        if fields.get("version") == "0" and (topic_id := base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")):
-            return topic_id
-    return None
-
-
-def _take_lock(path: Path) -> int:
-    lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+def _take_locks(path: Path) -> tuple[int, int]:
+    """Lock the directory and `.lock`, and return their descriptors."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):  # some network file systems cannot lock directories
+            _lock(directory, path)
+        return directory, _lock_file(path)
+    except BaseException:
+        os.close(directory)
+        raise
+
+
+def _lock_file(path: Path) -> int:
+    fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _lock(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _lock(fd: int, path: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(lock)
         raise UsageError(
             f"The data directory {path} is in use by another broker. Stop that broker, or use another directory."
         ) from None
-    return lock
 
 
-def _read_meta(path: Path, cluster_id: str, node_id: int) -> tuple[str, int]:
-    """Return the cluster id and node id of a directory; write them into a new one."""
+def _close(locks: tuple[int, int]) -> None:
+    for fd in locks:
+        os.close(fd)
+
+
+def _read_meta(path: Path) -> _Meta | None:
+    """Return the content of `meta.properties`; None for a new directory. Raises `UsageError` for all others."""
     file = path / META
     if not file.exists():
-        text = f"#\ncluster.id={cluster_id}\nnode.id={node_id}\nversion=1\n"
-        replace_file(file, text.encode("utf-8"), sync=True)
-        return cluster_id, node_id
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        _check_is_new(path)
+        return None
+    text = file.read_text(encoding="utf-8", errors="replace")
+    lines = text.splitlines()
     properties = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     try:
         if properties["version"] != "1":
             raise ValueError(properties["version"])
-        return properties["cluster.id"], int(properties["node.id"])
+        meta = _Meta(properties["cluster.id"], int(properties["node.id"]), FORMAT in properties)
     except (KeyError, ValueError):
         raise UsageError(
             f"{file} is not a valid meta.properties file (version=1, cluster.id, node.id). "
             "Repair it, or use another directory."
         ) from None
+    if meta.has_format and properties[FORMAT] != str(FORMAT_VERSION):
+        raise UsageError(
+            f"The data directory {path} has {FORMAT}={properties[FORMAT]}; this version of Slackwater supports "
+            f"{FORMAT}={FORMAT_VERSION}. Use the version that created the directory, or another directory."
+        )
+    if not meta.has_format and not _META_UP_TO_0_2.fullmatch(text):
+        raise UsageError(
+            f"The data directory {path} was not created by Slackwater: {META} has no {FORMAT}, as in a directory of "
+            "Apache Kafka. Use a new or empty directory."
+        )
+    return meta
 
 
-def _remove_deleted(path: Path) -> None:
-    for entry in path.iterdir():
-        if entry.name.endswith(_DELETE) and entry.is_dir():
-            shutil.rmtree(entry, ignore_errors=True)
+def _check_is_new(path: Path) -> None:
+    """Raise `UsageError` if a directory without `meta.properties` has any content."""
+    names = sorted(set(os.listdir(path)) - _IN_NEW_DIRECTORY)
+    if not names:
+        return
+    shown = ", ".join(map(repr, names[:_MAX_SHOWN_NAMES]))
+    if len(names) > _MAX_SHOWN_NAMES:
+        shown += f" and {len(names) - _MAX_SHOWN_NAMES} more"
+    raise UsageError(
+        f"The data directory {path} was not created by Slackwater: it contains {shown}, but no {META}. "
+        f"Use a new or empty directory; if this is Slackwater's, restore its {META}."
+    )
 
 
 def _unusable(path: Path, error: OSError) -> UsageError:

@@ -1,34 +1,40 @@
 """The topics of a broker: names, ids, partitions and settings, stored across restarts.
 
 Invariants:
-- `topics.json` lists all topics and is replaced atomically: after a crash a topic exists or it does not.
-- A partition directory without a topic was left by a crash during creation or deletion, and is removed.
-- Every partition directory has Kafka's `partition.metadata` file with the topic id.
+- `topics.json` lists all topics and is replaced atomically: after a crash a topic exists or it does not. A creation
+  ends, and a deletion begins, with the renaming of the partition directories (`partition_directory`). A start finishes
+  or undoes the renaming of listed topics, and removes the directories of an unfinished creation or deletion.
+- Every partition directory has Kafka's `partition.metadata` file with the topic id. A topic that `topics.json` has lost
+  is added again from these files. Its settings are lost; it keeps all records until it is configured again.
+- The broker removes nothing else. A directory that belongs to no topic is logged and stays.
 - Topic ids are never reused, so a client's old id cannot match a new topic with the same name.
 - Names follow Kafka: letters, digits, '.', '_' and '-', at most 249 characters. Two names that differ only in '.' and
   '_' collide, because Kafka's metrics cannot distinguish them.
 """
 
-import contextlib
 import json
 import logging
+import os
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from slackwater.broker.config import SYNONYMS, Settings, Value, format_value, parse_topic_settings
-from slackwater.broker.storage.directory import (
-    PARTITION_METADATA,
-    read_topic_id,
-    rename_for_deletion,
-    write_topic_id,
-)
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.partition_directory import (
+    PARTITION_METADATA,
+    PartitionDirectory,
+    Unfinished,
+    plain_name,
+    read_topic_id,
+    remove_partition_directory,
+    unfinished_name,
+    write_topic_id,
+)
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
@@ -36,6 +42,8 @@ log = logging.getLogger("slackwater.broker.storage.topics")
 INTERNAL: Final = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC, TRANSACTIONS_TOPIC})
 FILE: Final = "topics.json"
 MAX_PARTITIONS: Final = 10_000
+# A topic that has lost its settings must not lose its records to the broker's default retention.
+KEEP_RECORDS: Final[Mapping[str, str]] = {"retention.ms": "-1", "retention.bytes": "-1"}
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -77,6 +85,9 @@ class Topic:
         return self.name in INTERNAL
 
 
+_Rows = dict[str, tuple[Topic, int]]  # topics and their numbers of partitions, by name
+
+
 class Topics:
     """The topics of a broker."""
 
@@ -88,12 +99,18 @@ class Topics:
         now_ms: Callable[[], int],
         new_id: Callable[[], bytes],
         remove: Callable[[Sequence[Path]], None] | None = None,
+        lost_settings: Callable[[str], Mapping[str, str]] = lambda _name: KEEP_RECORDS,
     ) -> None:
+        """Create an empty collection.
+
+        `remove` removes partition directories. `lost_settings` returns the settings of a topic that `topics.json` lost.
+        """
         self._directory = directory
         self._settings = settings
         self._now_ms = now_ms
         self._new_id = new_id
         self._remove = remove or remove_directories  # the broker removes large files in a thread
+        self._lost_settings = lost_settings
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._collision_names: dict[str, str] = {}  # name with '_' for '.' → name
@@ -121,31 +138,97 @@ class Topics:
     # --- create and delete --------------------------------------------------------------------------------------------
 
     def load(self, *, clean_shutdown: bool = False) -> None:
-        """Open all topics, and remove partition directories that a crash left behind."""
+        """Open all topics, and finish what a crash has interrupted."""
         log_config(self._settings, {})  # report unusable settings now, not when the first topic is created
-        for topic, partitions in self._read_file():
-            self._open(topic, partitions, is_new=False, clean_shutdown=clean_shutdown)
-            self._add(topic)
-        known = {f"{topic.name}-{partition.index}" for topic in self for partition in topic.partitions}
-        for directory in self._directory.iterdir():
-            if directory.is_dir() and re.fullmatch(r".+-\d+", directory.name) and directory.name not in known:
-                shutil.rmtree(directory)
-
-    def _read_file(self) -> list[tuple[Topic, int]]:
-        path = self._directory / FILE
-        if not path.exists():
-            return []
+        rows = self._read_file()
+        paths = [self._directory / name for name in sorted(os.listdir(self._directory))]
+        directories = [directory for path in paths if (directory := PartitionDirectory.parse(path)) is not None]
+        has_lost_topics = self._add_lost_topics(rows, (each for each in directories if each.unfinished is None))
+        unfinished = {(each.topic_id, each.index): each for each in directories if each.unfinished is not None}
         try:
-            return [
-                (
-                    Topic(row["name"], bytes.fromhex(row["topic_id"]), parse_topic_settings(row["settings"])),
-                    row["partitions"],
+            for topic, partitions in rows.values():
+                self._finish_renaming(topic, partitions, unfinished)
+                self._open(topic, partitions, clean_shutdown=clean_shutdown)
+                self._add(topic)
+            if has_lost_topics:
+                self._save()
+        except BaseException:
+            self.close(clean=False)
+            raise
+        remove_directories([each.path for each in unfinished.values()])
+
+    def _add_lost_topics(self, rows: _Rows, directories: Iterable[PartitionDirectory]) -> bool:
+        """Add the partitions that are on disk but not in `topics.json`; return whether there are any."""
+        has_lost_topics = False
+        # The last partition first: it gives the number of partitions.
+        for directory in sorted(directories, key=lambda each: (each.topic, -each.index)):
+            name, index, topic_id = directory.topic, directory.index, directory.topic_id
+            topic, partitions = rows.get(name, (None, 0))
+            if index < partitions:
+                continue
+            if topic_id is None or not is_legal_name(name) or index >= MAX_PARTITIONS:
+                log.warning("Ignored the directory %s: it belongs to no topic of this broker.", directory.path)
+                continue
+            if topic is None:
+                topic = Topic(name, topic_id, parse_topic_settings(self._lost_settings(name)))
+                log.warning(
+                    "Restored topic %s with %d partitions, which is missing in %s. Its settings are lost; it uses %s.",
+                    name,
+                    index + 1,
+                    FILE,
+                    ", ".join(f"{setting}={format_value(value)}" for setting, value in topic.overrides.items()),
                 )
-                for row in json.loads(path.read_bytes())
-            ]
+            elif topic.topic_id == topic_id:
+                log.warning(
+                    "Restored partitions of topic %s that are missing in %s: %d to %d.", name, FILE, partitions, index
+                )
+            else:
+                log.warning(
+                    "Ignored the directory %s: its topic id is %s, and that of topic %s is %s.",
+                    directory.path,
+                    topic_id.hex(),
+                    name,
+                    topic.topic_id.hex(),
+                )
+                continue
+            rows[name] = (topic, index + 1)
+            has_lost_topics = True
+        return has_lost_topics
+
+    def _finish_renaming(
+        self, topic: Topic, partitions: int, unfinished: dict[tuple[bytes | None, int], PartitionDirectory]
+    ) -> None:
+        """Give the directories of a listed topic their plain names."""
+        for index in range(partitions):
+            path = self._path(topic, index)
+            if path.exists():
+                continue
+            directory = unfinished.pop((topic.topic_id, index), None)
+            if directory is None:
+                log.warning("The partition directory %s is missing. Its records are lost; it starts empty.", path)
+            else:
+                os.rename(directory.path, path)
+                log.info("Renamed %s to %s.", directory.path.name, path.name)
+
+    def _read_file(self) -> _Rows:
+        """Read `topics.json`; a missing or empty file has no topics."""
+        path = self._directory / FILE
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        try:
+            return {
+                row["name"]: (
+                    Topic(row["name"], bytes.fromhex(row["topic_id"]), parse_topic_settings(row["settings"])),
+                    int(row["partitions"]),
+                )
+                for row in json.loads(text or b"[]")
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
-                f"Cannot parse the list of topics in {path}. Repair the file, or use another directory."
+                f"Cannot parse the list of topics in {path}. Repair the file, or move it away: the broker then "
+                "restores the topics without their settings."
             ) from error
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Topic:
@@ -153,13 +236,14 @@ class Topics:
         self.check(name, partitions, settings or {})
         topic = Topic(name, self._new_id(), parse_topic_settings(settings or {}))
         try:
-            self._open(topic, partitions)
+            self._create_partitions(topic, partitions)
             self._add(topic)
             self._save()
         except OSError:
             self._remove_names(topic)
             self._discard(topic, 0)
             raise
+        self._rename_new(topic, 0)
         self.on_partitions_created(topic.name, partitions)
         return topic
 
@@ -178,7 +262,19 @@ class Topics:
             raise BrokerError(
                 Error.INVALID_PARTITIONS, f"The number of partitions is {partitions}; use 1 to {MAX_PARTITIONS}."
             )
+        self._check_names(name, range(partitions))
         self.check_settings(settings)
+
+    def _check_names(self, topic: str, indexes: range) -> None:
+        """Raise `BrokerError` if the data directory has files with the names of these partitions."""
+        names = set(os.listdir(self._directory))
+        for index in indexes:
+            if (name := plain_name(topic, index)) in names:
+                raise BrokerError(
+                    Error.INVALID_TOPIC_EXCEPTION,
+                    f"The data directory contains {name!r}, which does not belong to a topic. Move it away, or use "
+                    "another topic name.",
+                )
 
     def check_settings(self, settings: Mapping[str, str]) -> dict[str, Value]:
         """Parse the settings of a topic; raise `BrokerError` if they are invalid."""
@@ -191,29 +287,35 @@ class Topics:
 
     def delete(self, topic: Topic) -> None:
         """Delete a topic and its records. If this raises OSError, the topic is unchanged."""
-        self._remove_names(topic)
         try:
+            for partition in topic.partitions:
+                partition.log.move(self._unfinished_path(topic, partition.index, Unfinished.DELETION))
+            self._remove_names(topic)
             self._save()
         except OSError:
             self._add(topic)
+            for partition in topic.partitions:
+                self._rename(partition)
             raise
-        renamed = []
         for partition in topic.partitions:
             partition.log.close_unclean()
-            with contextlib.suppress(OSError):  # the next start deletes it
-                renamed.append(rename_for_deletion(partition.log.directory, topic.topic_id.hex()))
             partition.wake_waiters()  # waiting fetches get an error
-        self._remove(renamed)
+        log.info(
+            "Deleted topic %s with id %s and %d partitions.", topic.name, topic.topic_id.hex(), len(topic.partitions)
+        )
+        self._remove([partition.log.directory for partition in topic.partitions])
 
     def add_partitions(self, topic: Topic, partitions: int) -> None:
         """Grow a topic to this number of partitions. If this raises OSError, the topic is unchanged."""
         before = len(topic.partitions)
+        self._check_names(topic.name, range(before, partitions))
         try:
-            self._open(topic, partitions)
+            self._create_partitions(topic, partitions)
             self._save()
         except OSError:
             self._discard(topic, before)
             raise
+        self._rename_new(topic, before)
         self.on_partitions_created(topic.name, partitions)
 
     def alter(self, topic: Topic, overrides: dict[str, Value]) -> None:
@@ -251,12 +353,35 @@ class Topics:
         for partition in topic.partitions:
             partition.log.config = config
 
-    def _open(self, topic: Topic, partitions: int, *, is_new: bool = True, clean_shutdown: bool = False) -> None:
+    def _create_partitions(self, topic: Topic, partitions: int) -> None:
+        """Create the logs of new partitions. Their directories are renamed after `topics.json` is written."""
         config = self.config(topic)
         for index in range(len(topic.partitions), partitions):
+            path = self._unfinished_path(topic, index, Unfinished.CREATION)
+            path.mkdir()
+            try:
+                write_topic_id(path, topic.topic_id)
+                partition_log = PartitionLog.open(path, config, self._now_ms())
+            except OSError:
+                remove_directories([path])
+                raise
+            topic.partitions.append(Partition(topic, index, partition_log))
+
+    def _rename_new(self, topic: Topic, first: int) -> None:
+        for partition in topic.partitions[first:]:
+            self._rename(partition)
+
+    def _rename(self, partition: Partition) -> None:
+        """Give a partition directory its plain name; if this fails, the next start does it."""
+        try:
+            partition.log.move(self._path(partition.topic, partition.index))
+        except OSError as error:
+            log.warning("%s was not renamed: %s.", partition.log.directory, error.strerror)
+
+    def _open(self, topic: Topic, partitions: int, *, clean_shutdown: bool) -> None:
+        config = self.config(topic)
+        for index in range(partitions):
             path = self._path(topic, index)
-            if is_new and path.is_dir():
-                shutil.rmtree(path)  # left by a deletion that failed
             partition_log = PartitionLog.open(path, config, self._now_ms(), clean_shutdown=clean_shutdown)
             topic.partitions.append(Partition(topic, index, partition_log))
             for tail in partition_log.truncated_tails:
@@ -278,11 +403,14 @@ class Topics:
         """Remove partitions that could not be created; the next start deletes what remains on disk."""
         for partition in topic.partitions[first:]:
             partition.log.close_unclean()
-            shutil.rmtree(partition.log.directory, ignore_errors=True)
+        remove_directories([partition.log.directory for partition in topic.partitions[first:]])
         del topic.partitions[first:]
 
     def _path(self, topic: Topic, index: int) -> Path:
-        return self._directory / f"{topic.name}-{index}"
+        return self._directory / plain_name(topic.name, index)
+
+    def _unfinished_path(self, topic: Topic, index: int, unfinished: Unfinished) -> Path:
+        return self._directory / unfinished_name(topic.name, index, topic.topic_id, unfinished)
 
     def _save(self) -> None:
         rows = [
@@ -323,9 +451,17 @@ def is_legal_name(name: str) -> bool:
 
 
 def remove_directories(paths: Sequence[Path]) -> None:
-    """Remove directories; the next start removes what cannot be removed now."""
+    """Remove partition directories of an unfinished creation or deletion; the next start removes what remains."""
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            other_files = remove_partition_directory(path)
+        except OSError as error:
+            log.warning("The partition directory %s was not removed: %s.", path, error.strerror)
+            continue
+        if other_files:
+            log.warning("The partition directory %s was not removed: it contains %r.", path, other_files[0])
+        else:
+            log.info("Removed the partition directory %s.", path)
 
 
 def _collision_name(name: str) -> str:

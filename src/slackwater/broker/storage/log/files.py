@@ -9,6 +9,7 @@ The files of a segment are named after its base offset, with twenty digits. `.de
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -25,12 +26,18 @@ DELETED: Final = ".deleted"
 TEMPORARY: Final = ".tmp"
 
 SEGMENT_SUFFIXES: Final = (OFFSET_INDEX, TIME_INDEX, LOG)
+_LOG_FILE: Final = re.compile(r"[0-9]{20}\.(log|index|timeindex|snapshot)(\.cleaned|\.swap)?(\.deleted|\.tmp)?")
 _MAX_BUFFERS: Final = 1024  # Linux takes no more in one call (IOV_MAX).
 
 
 def file_name(offset: int, suffix: str) -> str:
     """Return the name of a log file."""
     return f"{offset:020d}{suffix}"
+
+
+def is_log_file(name: str) -> bool:
+    """Whether a log writes files with this name."""
+    return _LOG_FILE.fullmatch(name) is not None
 
 
 def _offset_in(name: str) -> int | None:

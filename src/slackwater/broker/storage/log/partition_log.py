@@ -507,6 +507,15 @@ class PartitionLog:
             files.remove()
         self.close_unclean()
 
+    def move(self, directory: Path) -> None:
+        """Rename the directory of the log. If this raises OSError, nothing has changed."""
+        if directory == self.directory:
+            return
+        os.rename(self.directory, directory)
+        self.directory = directory
+        for segment in self.segments:
+            segment.move(directory)
+
     def close_unclean(self) -> None:
         """Close the files as they are, like a killed process."""
         self._dirty.clear()  # a later flush has nothing to do

@@ -337,6 +337,13 @@ class Segment:
             if index is not None:
                 index.path = index.path.with_name(index.path.name.removesuffix(old) + new)
 
+    def move(self, directory: Path) -> None:
+        """Use the files in a renamed directory."""
+        self.directory = directory
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.path = directory / index.path.name
+
     def close(self) -> None:
         """Close the file."""
         if self.fd >= 0:

@@ -27,6 +27,7 @@ from slackwater.broker.storage.log.files import (
     TEMPORARY,
     TIME_INDEX,
     file_name,
+    is_log_file,
     sync_directory,
     with_suffix,
 )
@@ -78,11 +79,12 @@ def remove(segment: Segment) -> None:
 
 def finish_pending(directory: Path) -> None:
     """Complete or undo a replacement that was interrupted."""
-    if not any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in os.listdir(directory)):
+    names = [name for name in os.listdir(directory) if is_log_file(name)]
+    if not any(name.endswith((DELETED, CLEANED, TEMPORARY, SWAP)) for name in names):
         return
-    for path in directory.iterdir():
-        if path.name.endswith((DELETED, CLEANED, TEMPORARY)):
-            path.unlink()
+    for name in names:
+        if name.endswith((DELETED, CLEANED, TEMPORARY)):
+            (directory / name).unlink()
     for base_offset, path in with_suffix(directory, LOG + SWAP).items():
         end_offset = max(_next_offset(path), base_offset + 1)
         for offset in with_suffix(directory, LOG):
@@ -93,9 +95,9 @@ def finish_pending(directory: Path) -> None:
         for kind in (OFFSET_INDEX, TIME_INDEX):
             (directory / file_name(base_offset, kind)).unlink(missing_ok=True)
         os.rename(path, directory / file_name(base_offset, LOG))
-    for path in directory.iterdir():
-        if path.name.endswith(SWAP):
-            path.unlink()
+    for name in names:
+        if name.endswith(SWAP):
+            (directory / name).unlink(missing_ok=True)
 
 
 def _next_offset(path: Path) -> int:
