@@ -11,6 +11,7 @@ Invariants:
 - Events are emitted immediately, to the listeners of this process.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
@@ -26,8 +27,11 @@ from slackwater.group.coordinator import (
 )
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.messages import JoinGroup, Request, Response
+from slackwater.wire.errors import WireError
 
+log = logging.getLogger("slackwater.broker.offsets")
 KeyValue = tuple[bytes, bytes | None]
 MAX_PENDING_RECORDS: Final = 1024  # bounds memory held until a write completes
 _R = TypeVar("_R", bound=Response)
@@ -85,7 +89,11 @@ class CoordinatorShell:
         for partition in range(self.config.offsets_topic_num_partitions):
             self._execute(self.coordinator.load(partition, 0, now_ms))
             for key, value in self._store.read(partition):
-                record = decode_record(key, value)
+                try:
+                    record = decode_record(key, value)
+                except WireError as error:
+                    log.error("Ignored a record of %s-%d: %s", OFFSETS_TOPIC, partition, error)
+                    continue
                 if record is not None:
                     self.coordinator.replay(partition, record)
             self._execute(self.coordinator.finish_loading(partition, now_ms))

@@ -4,24 +4,31 @@ Invariants:
 - The topic is created on first use, as in Kafka; before that there is nothing to read. If the disk has no room for it,
   the write fails and the next one tries again.
 - The records of one event loop iteration for one partition are one batch, all or none.
-- Reading returns all records in order. Compaction may have removed older records of a key.
+- Reading returns all records in order. Compaction may have removed older records of a key. Damaged parts of a segment
+  are skipped, and the log says which offsets are lost: the broker starts with what can be read.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from slackwater.broker.groups.coordinator_shell import KeyValue
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
+from slackwater.broker.storage.log.salvage import LostRange, read_valid_batches
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Topic, Topics
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
-from slackwater.wire.records.batch import iter_batches
+from slackwater.wire.errors import WireError
+from slackwater.wire.records.batch import RecordBatch
 from slackwater.wire.records.record import BatchBuilder, decode_records
 
 log = logging.getLogger("slackwater.broker.offsets")
-READ_BYTES = 1024 * 1024
+_CONSEQUENCE: Final = (
+    "Some groups may have old or no committed offsets and members: check them with `slackwater groups` before you "
+    "start consumers."
+)
 
 
 class OffsetsTopicStore:
@@ -41,16 +48,11 @@ class OffsetsTopicStore:
         if topic is None:
             return
         stored = topic.partitions[partition].log
-        offset = stored.log_start_offset
-        while offset < stored.log_end_offset:
-            data = stored.read(offset, READ_BYTES)
-            if isinstance(data, Rejection):
-                raise OSError(f"{stored.directory}: {data.message}")
-            for batch in iter_batches(data):
-                for record in decode_records(batch):
-                    if record.key is not None:
-                        yield record.key, record.value
-                offset = batch.next_offset
+        for batch in read_valid_batches(stored):
+            if isinstance(batch, LostRange):
+                log.error("%s-%d has lost records. %s Lost: %s.", OFFSETS_TOPIC, partition, _CONSEQUENCE, batch)
+            elif batch.last_offset >= stored.log_start_offset:
+                yield from _records(batch, partition)
 
     def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
         """Write records by partition; `on_written` gets the error of each partition."""
@@ -81,3 +83,12 @@ class OffsetsTopicStore:
             on_written(errors)
 
         self._durability.written(logs.values(), on_durable)
+
+
+def _records(batch: RecordBatch, partition: int) -> Iterator[KeyValue]:
+    try:
+        for record in decode_records(batch):
+            if record.key is not None:
+                yield record.key, record.value
+    except WireError as error:  # the checksum is valid: the batch was written like this
+        log.error("%s-%d has a batch that cannot be decoded. %s %s", OFFSETS_TOPIC, partition, _CONSEQUENCE, error)

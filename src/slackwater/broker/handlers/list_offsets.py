@@ -19,7 +19,7 @@ from typing import Final
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
-from slackwater.group.errors import Error
+from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -88,6 +88,8 @@ def _look_up(broker: Broker, topic: str, requested: ListOffsetsPartition, versio
         match = partition.log.offset_for_timestamp(requested.timestamp)
     except OSError:
         return _error(requested, Error.KAFKA_STORAGE_ERROR)
+    except BrokerError as error:
+        return _error(requested, error.error)
     if match is None or match.offset < 0:
         return _error(requested, Error.NONE)
     return ListOffsetsPartitionResponse(

@@ -384,8 +384,8 @@ class Topics:
             path = self._path(topic, index)
             partition_log = PartitionLog.open(path, config, self._now_ms(), clean_shutdown=clean_shutdown)
             topic.partitions.append(Partition(topic, index, partition_log))
-            for tail in partition_log.truncated_tails:
-                log.warning("%s", tail)
+            for message in (*partition_log.truncated_tails, *partition_log.warnings):
+                log.warning("%s", message)
             _check_topic_id(path, topic)
 
     def _add(self, topic: Topic) -> None:

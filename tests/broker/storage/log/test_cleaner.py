@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from slackwater.broker.storage.log import cleaner
+from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, with_suffix
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
-from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, complete_batches
 from slackwater.wire.records.compression import Codec
 
@@ -262,16 +262,28 @@ def test_large_segments_are_written_in_parts(tmp_path: Path, monkeypatch: pytest
     assert latest(reopen(log)) == before
 
 
-def test_damaged_segment_is_not_cleaned(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [
+        (-92, b"\x70", r"damaged at byte 1400: the batch has 1879048292 bytes, but only 100 are left"),
+        (-92, b"\xff\xff\xff\xf4", r"damaged at byte 1400: no record batch starts there \(magic 2, length -12\)"),
+        (-92, bytes(4), r"damaged at byte 1400: no record batch starts there \(magic 2, length 0\)"),
+        (-100, bytes(8), r"damaged at byte 1400: the batch has offsets 0 to 0 after 13"),
+        (-1, b"\xff", r"damaged at byte 1400: the checksum of the batch is wrong"),
+    ],
+    ids=["huge", "negative", "zero", "offset", "content"],
+)
+def test_damaged_segment_is_not_cleaned(tmp_path: Path, at: int, value: bytes, reason: str) -> None:
     log = opened(tmp_path, COMPACT)
     fill(log, 20)
     path = with_suffix(tmp_path, LOG)[0]
     data = bytearray(path.read_bytes())
-    data[-92] = 0x70
+    at += len(data)
+    data[at : at + len(value)] = value
     path.write_bytes(data)
     cleaning_plan = cleaner.plan(log, NOW_MS)
     assert cleaning_plan is not None
-    with pytest.raises(WireError):
+    with pytest.raises(DamagedSegment, match=reason):
         cleaner.clean(cleaning_plan)
     assert not list(tmp_path.glob("*.cleaned"))
     assert path.exists()

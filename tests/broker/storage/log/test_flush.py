@@ -57,7 +57,7 @@ def test_flush_of_rolled_segments_moves_recovery_point(tmp_path: Path, synced: l
     fill(log, 40)
     assert flushed(dirty_logs, rolled_only=True)
     assert len(synced) == 2 * 3 + 1
-    assert Checkpoint.read(tmp_path).recovery_point == 40
+    assert (Checkpoint.read(tmp_path) or Checkpoint()).recovery_point == 40
     assert not flushed(dirty_logs, rolled_only=True)
     synced.clear()
     assert flushed(dirty_logs)

@@ -93,7 +93,7 @@ def test_truncation_message(tmp_path: Path) -> None:
     (truncated,) = opened(tmp_path).truncated_tails
     assert str(truncated) == (
         f"Truncated 90 bytes of {path} at byte 200: the log ends before offset 2; "
-        "the last batch has 100 bytes, but only 90 were written."
+        "the batch has 100 bytes, but only 90 are left."
     )
 
 
@@ -154,7 +154,7 @@ def test_flushed_segments_are_not_scanned(tmp_path: Path) -> None:
     log = opened(tmp_path)
     fill(log, 70)
     log.close()
-    assert Checkpoint.read(tmp_path).recovery_point == 70
+    assert (Checkpoint.read(tmp_path) or Checkpoint()).recovery_point == 70
     again = opened(tmp_path)
     assert again.scanned_bytes == 1000
     fill(again, 30)
@@ -200,7 +200,7 @@ def test_truncation_lowers_recovery_point(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:450])
     log = opened(tmp_path)
     assert log.log_end_offset == 64
-    assert Checkpoint.read(tmp_path).recovery_point == 64
+    assert (Checkpoint.read(tmp_path) or Checkpoint()).recovery_point == 64
     fill(log, 36)
     assert reopen(log).scanned_bytes == 2000 + 2000
 

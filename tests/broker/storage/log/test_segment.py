@@ -1,10 +1,12 @@
 """Tests of one segment and its indexes."""
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
 
+from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import OFFSET_INDEX, TIME_INDEX
 from slackwater.broker.storage.log.recovery import scan
@@ -13,6 +15,7 @@ from slackwater.wire.records.batch import RecordBatch
 
 from .batches import NOW_MS, SMALL, sized
 
+DAMAGED_LENGTHS = [-(1 << 31), -13, -12, -1, 0, 1, 48, 100_000, (1 << 31) - 1]
 CONFIG = LogConfig(index_interval_bytes=250)
 
 
@@ -93,9 +96,10 @@ def test_index_rebuild_stops_at_damaged_header(segment: Segment) -> None:
     os.pwrite(segment.fd, b"\xff" * 61, 1000)
     again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
     again.trust(1039)
-    assert again.size == 1000
-    assert again.find(1019) is None
-    assert again.next_offset == 1039
+    assert (again.size, again.next_offset) == (2000, 1039)
+    assert again.find(1018) == 900
+    with pytest.raises(DamagedSegment, match="damaged at byte 1000: no record batch starts there"):
+        again.find(1019)
 
 
 def test_scan_builds_same_indexes_as_appends(segment: Segment) -> None:
@@ -158,8 +162,32 @@ def test_full_offset_index_rolls_segment(tmp_path: Path) -> None:
     assert segment.should_roll(config, 100, 7, NOW_MS, NOW_MS)
 
 
-def test_iteration_over_damaged_headers_ends(tmp_path: Path) -> None:
-    segment = Segment(tmp_path, 0, SMALL, NOW_MS, create=True)
-    segment.append([bytes(300)])
-    segment.size = 300
-    assert len(list(segment.iter_headers(0))) == 5
+@pytest.mark.parametrize("length", DAMAGED_LENGTHS)
+@pytest.mark.parametrize("number", [0, 7, 19])
+def test_damaged_length_ends_every_walk(segment: Segment, length: int, number: int) -> None:
+    """Offsets 1000, 1002, …, 1038; the batch of offset 1000 + 2 * number is damaged."""
+    segment.finish()
+    os.pwrite(segment.fd, struct.pack(">i", length), number * 100 + 8)
+    again = Segment(segment.directory, 1000, CONFIG, NOW_MS)
+    again.trust(1039)
+    damaged = f"{segment.path('.log')} is damaged at byte {number * 100}: "
+    with pytest.raises(DamagedSegment, match=damaged):
+        list(again.iter_headers(0))
+    for offset in range(1000, 1000 + 2 * number - 1):
+        assert again.find(offset) == (offset - 999) // 2 * 100
+    with pytest.raises(DamagedSegment, match=damaged):
+        again.find(1000 + 2 * number)
+    for min_one in (True, False):
+        with pytest.raises(DamagedSegment, match=damaged):
+            again.read(number * 100, 150, min_one=min_one)
+        if number:
+            assert len(again.read(number * 100 - 100, 150, min_one=min_one)) == 100
+    with pytest.raises(DamagedSegment, match=damaged):
+        again.find_timestamp(NOW_MS + number * 10, 1000)
+
+
+def test_damaged_offset_is_not_returned(segment: Segment) -> None:
+    """The checksum does not cover the offset of a batch."""
+    os.pwrite(segment.fd, struct.pack(">q", 1 << 40), 700)
+    with pytest.raises(DamagedSegment, match=f"byte 700: the batch ends at offset {1 << 40}, the segment at 1038"):
+        segment.find(1014)

@@ -1,12 +1,14 @@
 """The offsets that a log checkpoints: log start, recovery point, cleaner offset, end of possible gaps.
 
 Invariants:
-- A file that cannot be read counts as missing. Then recovery scans everything, nothing counts as clean, and offset gaps
-  are allowed everywhere.
+- The last line is a CRC-32C of all lines before it. A file with a wrong checksum is ignored. Then recovery scans
+  everything, nothing counts as clean, and offset gaps are allowed everywhere. Version 0, up to Slackwater 0.2, has no
+  checksum.
 - The file is replaced atomically.
 
-The format is that of Kafka's checkpoint files: a version, the number of lines, the lines. Kafka has one file per kind
-for all partitions. Here one file per partition holds all kinds, so one partition never rewrites another's offsets.
+The format follows that of Kafka's checkpoint files: a version, the number of lines, the lines; then the checksum. Kafka
+has one file per kind for all partitions. Here one file per partition holds all kinds, so one partition never rewrites
+another's offsets.
 """
 
 from dataclasses import dataclass, replace
@@ -15,9 +17,11 @@ from typing import Final, Self
 
 from slackwater.broker.storage.log.config import LONG_MAX
 from slackwater.broker.storage.log.files import replace_file
+from slackwater.wire.records.crc import crc32c
 
 FILE: Final = "offset-checkpoint"
-_VERSION: Final = "0"
+_VERSION: Final = "1"
+_VERSION_WITHOUT_CHECKSUM: Final = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +38,24 @@ class Checkpoint:
     gaps_up_to: int = LONG_MAX
 
     @classmethod
-    def read(cls, directory: Path) -> Self:
-        """Read the checkpoint of a partition directory, or return the defaults."""
+    def read(cls, directory: Path) -> Self | None:
+        """Read the checkpoint of a partition directory; None if it is missing or damaged."""
         try:
-            version, count, *lines = (directory / FILE).read_text(encoding="ascii").splitlines()
+            text = (directory / FILE).read_text(encoding="ascii")
+            version, count, *lines = text.splitlines()
+            if version == _VERSION:
+                if text != _with_checksum(text[: text.rindex("crc32c ")]):
+                    return None
+                lines.pop()
+            elif version != _VERSION_WITHOUT_CHECKSUM:
+                return None
             entries = dict(line.rsplit(" ", 1) for line in lines)
             values = {"_".join(key.split("-")): int(value) for key, value in entries.items()}
-            if version != _VERSION or len(lines) != int(count) or min(values.values()) < 0:
-                return cls()
+            if len(lines) != int(count) or min(values.values()) < 0:
+                return None
             return cls(**values)
         except (OSError, ValueError, TypeError):
-            return cls()
+            return None
 
     def write(self, directory: Path, *, sync: bool = False) -> None:
         """Write the checkpoint into a partition directory."""
@@ -54,7 +65,7 @@ class Checkpoint:
             f"cleaner-offset {self.cleaner_offset}",
             f"gaps-up-to {self.gaps_up_to}",
         ]
-        text = "\n".join([_VERSION, str(len(lines)), *lines, ""])
+        text = _with_checksum("\n".join([_VERSION, str(len(lines)), *lines, ""]))
         replace_file(directory / FILE, text.encode("ascii"), sync=sync)
 
     def within(self, log_start_offset: int, log_end_offset: int) -> Self:
@@ -66,3 +77,7 @@ class Checkpoint:
             cleaner_offset=min(self.cleaner_offset, log_end_offset),
             gaps_up_to=min(self.gaps_up_to, log_end_offset),
         )
+
+
+def _with_checksum(text: str) -> str:
+    return f"{text}crc32c {crc32c(text.encode('ascii')):08x}\n"

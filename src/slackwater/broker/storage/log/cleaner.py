@@ -16,10 +16,12 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from slackwater.broker.storage.log import swap
+from slackwater.broker.storage.log.batch_headers import DamagedSegment, iter_batch_headers
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import CLEANED, LOG
 from slackwater.broker.storage.log.index import TimeIndex
@@ -34,7 +36,7 @@ from slackwater.broker.storage.log.records import (
 from slackwater.broker.storage.log.segment import Segment
 from slackwater.settings import MAX_INT
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.batch import RecordBatch, iter_batches
+from slackwater.wire.records.batch import RecordBatch
 
 # Keys held in memory at once; the rest is left for the next run. Kafka's 128 MB dedupe buffer holds about as many.
 MAX_KEYS: Final = 5_000_000
@@ -94,8 +96,8 @@ def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
 def clean(plan: CleaningPlan) -> CleaningResult:
     """Write and flush the new segments. Does not modify the log; may run in a thread.
 
-    Raises OSError if a segment was deleted in the meantime or the disk is full, and WireError if a closed segment is
-    damaged; do not clean that log again. In both cases the new files are removed.
+    Raises OSError if a segment was deleted in the meantime or the disk is full, and `DamagedSegment` if one is damaged;
+    do not clean that log again. In both cases the new files are removed.
     """
     last_offsets, clean_up_to = _newest_offsets(plan)
     to_clean = [segment for segment in plan.segments if segment.base_offset < clean_up_to]
@@ -269,7 +271,10 @@ def _batches(segment: Segment) -> Iterator[RecordBatch]:
     with segment.path(LOG).open("rb") as file:
         # The batches are views of the mapping, which lives as long as the last of them.
         mapped = mmap.mmap(file.fileno(), segment.size, prot=mmap.PROT_READ)
-    batches = iter_batches(memoryview(mapped))
-    yield from batches
-    if batches.trailing_bytes:
-        raise WireError(f"{segment.path(LOG)}: no complete batch at byte {batches.end}.")
+    view, path = memoryview(mapped), partial(segment.path, LOG)
+    for header in iter_batch_headers(lambda size, at: view[at : at + size], path, 0, segment.size):
+        batch = RecordBatch(view, header.position)
+        if batch.computed_crc() != batch.crc:
+            # A rewritten batch gets a new checksum, which would hide the damage.
+            raise DamagedSegment(path(), header.position, "the checksum of the batch is wrong")
+        yield batch

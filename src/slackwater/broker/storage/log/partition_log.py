@@ -14,6 +14,7 @@ request's buffer. A read-only buffer is copied first.
 """
 
 import contextlib
+import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from slackwater.broker.storage.log import swap
+from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import sync_directory
 from slackwater.broker.storage.log.pending_appends import AppendInfo, BatchWithOffset, PendingAppends
@@ -35,10 +37,11 @@ from slackwater.broker.storage.log.producer_state import (
 from slackwater.broker.storage.log.recovery import Recovered, TruncatedTail, recover
 from slackwater.broker.storage.log.segment import Segment
 from slackwater.broker.storage.log.validation import Rejection, rejection, split
-from slackwater.group.errors import Error
+from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, TimestampType
 from slackwater.wire.records.compression import Buffer
 
+log = logging.getLogger("slackwater.broker.storage.log")
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -61,7 +64,7 @@ class TimestampOffset(NamedTuple):
 
 
 class PartitionLog:
-    """An open log. `truncated_tails` lists what recovery removed when the log was opened."""
+    """An open log. `truncated_tails` lists what recovery removed, `warnings` other damage that it found."""
 
     __slots__ = (
         "_bases",
@@ -69,6 +72,7 @@ class PartitionLog:
         "_directory_dirty",
         "_dirty",
         "_opened_as",
+        "_reported",
         "checkpoint",
         "config",
         "directory",
@@ -79,6 +83,7 @@ class PartitionLog:
         "scanned_bytes",
         "segments",
         "truncated_tails",
+        "warnings",
     )
 
     def __init__(self, directory: Path, config: LogConfig, recovered: Recovered) -> None:
@@ -89,6 +94,7 @@ class PartitionLog:
         self.checkpoint = recovered.checkpoint
         self.producers = recovered.producers
         self.truncated_tails: list[TruncatedTail] = recovered.truncated_tails
+        self.warnings: list[str] = recovered.warnings
         self.scanned_bytes = recovered.scanned_bytes
         self.log_end_offset = recovered.segments[-1].next_offset
         self.failed: str | None = None
@@ -100,6 +106,7 @@ class PartitionLog:
             if segment.next_offset > recovered.checkpoint.recovery_point
         }
         self._directory_dirty = True
+        self._reported: set[tuple[str, int]] = set()  # damaged files and positions that were logged
         self._deleted_files: list[swap.DeletedFiles] = []
         self._opened_as = (self.log_end_offset, recovered.checkpoint)
 
@@ -107,9 +114,13 @@ class PartitionLog:
     def open(cls, directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: bool = False) -> Self:
         """Open the log in a directory, or create one."""
         directory.mkdir(parents=True, exist_ok=True)
-        log = cls(directory, config, recover(directory, config, now_ms, clean_shutdown=clean_shutdown))
-        remove_snapshots(directory, set(log._bases))
-        return log
+        opened = cls(directory, config, recover(directory, config, now_ms, clean_shutdown=clean_shutdown))
+        try:
+            remove_snapshots(directory, set(opened._bases))
+        except BaseException:
+            opened.close_unclean()
+            raise
+        return opened
 
     @property
     def active(self) -> Segment:
@@ -313,10 +324,29 @@ class PartitionLog:
                     return segment.read(position, max_bytes, min_one=min_one)
         except OSError as error:
             return _storage_error(error)
+        except DamagedSegment as error:
+            self._report(error)
+            return Rejection(Error.CORRUPT_MESSAGE, str(error))
         return memoryview(b"")
 
+    def _report(self, damage: DamagedSegment) -> None:
+        """Log damage once; clients retry a read that fails."""
+        if (where := (damage.path.name, damage.position)) not in self._reported:
+            self._reported.add(where)
+            log.error("Records of %s cannot be read: %s", self.directory.name, damage)
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Find the first record at or after a timestamp, or resolve a special timestamp; None if there is no record."""
+        """Find the first record at or after a timestamp, or resolve a special timestamp; None if there is no record.
+
+        Raises `BrokerError` if a segment is damaged.
+        """
+        try:
+            return self._offset_for_timestamp(timestamp)
+        except DamagedSegment as error:
+            self._report(error)
+            raise BrokerError(Error.CORRUPT_MESSAGE, str(error)) from error
+
+    def _offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         if timestamp >= 0:
             return self._find_timestamp(timestamp)
         if timestamp == LATEST:

@@ -15,19 +15,21 @@ failure or a failing disk loses acknowledged batches.
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from slackwater.broker.storage.log import swap
+from slackwater.broker.storage.log.batch_headers import DamagedSegment, frame_error
+from slackwater.broker.storage.log.checkpoint import FILE as CHECKPOINT
 from slackwater.broker.storage.log.checkpoint import Checkpoint
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, TIME_INDEX, with_suffix
 from slackwater.broker.storage.log.producer_state import ProducerState, SequencedBatch, last_sequence
 from slackwater.broker.storage.log.segment import Segment
 from slackwater.settings import MAX_INT
-from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT, MAGIC
+from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT
 from slackwater.wire.records.crc import crc32c
 
 _CRC_ENDS_AT = 21
@@ -57,6 +59,7 @@ class Recovered:
     checkpoint: Checkpoint
     producers: ProducerState
     truncated_tails: list[TruncatedTail] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     scanned_bytes: int = 0
 
 
@@ -68,13 +71,39 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
         for offset, path in with_suffix(directory, suffix).items():
             if offset not in files:
                 path.unlink()
-    checkpoint = Checkpoint.read(directory)
-    segments = [Segment(directory, offset, config, now_ms) for offset in files]
+    recovered = Recovered([], Checkpoint(), ProducerState())
+    try:
+        _recover(recovered, directory, files, config, now_ms, clean_shutdown=clean_shutdown)
+    except BaseException:
+        for segment in recovered.segments:
+            segment.close()
+        raise
+    return recovered
+
+
+def _recover(
+    recovered: Recovered,
+    directory: Path,
+    base_offsets: Collection[int],
+    config: LogConfig,
+    now_ms: int,
+    *,
+    clean_shutdown: bool,
+) -> None:
+    stored = Checkpoint.read(directory)
+    if stored is None and base_offsets:
+        recovered.warnings.append(
+            f"Ignored {directory / CHECKPOINT}, which is missing or damaged; deleted records may be readable again."
+        )
+    checkpoint = stored or Checkpoint()
+    segments = recovered.segments
+    for base_offset in base_offsets:
+        segments.append(Segment(directory, base_offset, config, now_ms))
     if not segments:
         checkpoint = replace(checkpoint, gaps_up_to=0)
         checkpoint.write(directory)
-        segments = [Segment(directory, checkpoint.log_start_offset, config, now_ms, create=True)]
-    recovered = Recovered(segments, checkpoint, ProducerState())
+        segments.append(Segment(directory, checkpoint.log_start_offset, config, now_ms, create=True))
+    recovered.checkpoint = checkpoint
     _check_segments(recovered, segments[-1].base_offset if clean_shutdown else checkpoint.recovery_point)
     valid_up_to = segments[-1].next_offset
     if valid_up_to < checkpoint.log_start_offset:
@@ -90,7 +119,6 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
     if valid_up_to < segments[-1].base_offset:
         recovered.producers.write(directory)  # the state must outlive the earlier segments
     recovered.producers.expire(now_ms, config.producer_id_expiration_ms)
-    return recovered
 
 
 def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
@@ -140,11 +168,9 @@ def _scan(segment: Segment, view: memoryview, file_size: int, gaps_up_to: int) -
         if file_size - at < HEADER_BYTES:
             return f"the last {file_size - at} bytes are shorter than a batch header"
         base_offset, length, _, magic, crc, _, last_delta, _, max_timestamp, *_ = unpack_from(view, at)
-        if magic != MAGIC or length < HEADER_BYTES - LENGTH_ENDS_AT:
-            return f"no record batch starts there (magic {magic}, length {length})"
+        if reason := frame_error(magic, length, file_size - at):
+            return reason
         end = at + length + LENGTH_ENDS_AT
-        if end > file_size:
-            return f"the last batch has {end - at} bytes, but only {file_size - at} were written"
         if crc32c(view[at + _CRC_ENDS_AT : end]) != crc:
             return "the checksum of the batch is wrong"
         if base_offset != next_offset and (base_offset < next_offset or next_offset >= gaps_up_to):
@@ -163,9 +189,12 @@ def _producers(directory: Path, recovered: Recovered, valid_up_to: int) -> Produ
     state = ProducerState.latest(directory, segments[0].base_offset, valid_up_to)
     for segment in segments:
         if segment.next_offset > state.end_offset:
-            for offset, producer_id, epoch, batch in _sequenced(segment, state.end_offset):
-                if offset >= state.end_offset:
-                    state.replay(producer_id, epoch, batch)
+            try:
+                for offset, producer_id, epoch, batch in _sequenced(segment, state.end_offset):
+                    if offset >= state.end_offset:
+                        state.replay(producer_id, epoch, batch)
+            except DamagedSegment as error:
+                recovered.warnings.append(f"Sequence numbers of idempotent producers may be lost: {error}")
     state.end_offset = end_offset
     return state
 

@@ -12,35 +12,26 @@ headers. A reader that continues where its last read ended needs neither, becaus
 
 import contextlib
 import os
-import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
+from slackwater.broker.storage.log.batch_headers import (
+    BatchPosition,
+    DamagedSegment,
+    first_batch_size,
+    iter_batch_headers,
+)
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, file_name, write_at
 from slackwater.broker.storage.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from slackwater.broker.storage.log.records import find_first_record
 from slackwater.settings import MAX_INT
-from slackwater.wire.records.batch import HEADER_BYTES, LENGTH_ENDS_AT, NO_TIMESTAMP, RecordBatch
+from slackwater.wire.records.batch import HEADER_BYTES, NO_TIMESTAMP, RecordBatch
 from slackwater.wire.records.compression import Buffer
 
-# Base offset, length, last offset delta, base timestamp and max timestamp: the fields of `BatchPosition`.
-_HEADER_FIELDS: Final = struct.Struct(">qi11xiqq")
-_LENGTH: Final = struct.Struct(">i")
-_LENGTH_AT: Final = 8
-_SCAN_BYTES: Final = 16 * 1024
 _MAX_CACHED_READS: Final = 64
-
-
-class BatchPosition(NamedTuple):
-    """Position and header fields of one batch in a segment."""
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
 
 
 class Segment:
@@ -115,20 +106,21 @@ class Segment:
             self.offset_of_max_timestamp = self.base_offset + relative_offset
             # Most closed segments are never read again.
             self._offset_index = self._time_index = None
-            first = next(self.iter_headers(0), None)
-            self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
+            with contextlib.suppress(DamagedSegment):  # reported when it is read
+                first = next(self.iter_headers(0), None)
+                self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
         self.next_offset = next_offset
 
     def _rebuild(self) -> None:
-        """Rebuild both indexes from the batch headers, as long as those are consistent."""
+        """Rebuild both indexes from the batch headers, up to the first damaged one."""
         end, next_offset = self.size, self.next_offset
         self.reset()
-        for header in self.iter_headers(0, end):
-            follows = self.next_offset <= header.last_offset <= self.base_offset + MAX_INT
-            if header.size < HEADER_BYTES or header.position + header.size > end or not follows:
-                break
-            self.index_batch(header.size, header.last_offset, header.max_timestamp)
-        self.next_offset = next_offset
+        with contextlib.suppress(DamagedSegment):  # reported when it is read
+            for header in self.iter_headers(0, end):
+                if not self.next_offset <= header.last_offset <= self.base_offset + MAX_INT:
+                    break
+                self.index_batch(header.size, header.last_offset, header.max_timestamp)
+        self.size, self.next_offset = end, next_offset
         with contextlib.suppress(OSError):
             self.finish()
 
@@ -249,59 +241,55 @@ class Segment:
         os.ftruncate(self.fd, self.size)
 
     def iter_headers(self, position: int, end: int | None = None) -> Iterator[BatchPosition]:
-        """Iterate over the batch headers from `position`, which must be the start of a batch."""
-        unpack_from, header_bytes = _HEADER_FIELDS.unpack_from, _HEADER_FIELDS.size
+        """Iterate over the batch headers from `position`, the start of a batch. Raises `DamagedSegment`."""
         end = self.size if end is None else end
-        while position < end:
-            data = os.pread(self.fd, min(_SCAN_BYTES, end - position), position)
-            at = 0
-            while at + header_bytes <= len(data):
-                base_offset, length, last_delta, _, max_timestamp = unpack_from(data, at)
-                size = length + LENGTH_ENDS_AT
-                yield BatchPosition(position + at, size, base_offset, base_offset + last_delta, max_timestamp)
-                # An invalid length must not lead back to the same bytes, which would loop forever.
-                at += max(size, HEADER_BYTES)
-            if not at:
-                return
-            position += at
+        return iter_batch_headers(partial(os.pread, self.fd), partial(self.path, LOG), position, end)
 
     def find(self, offset: int) -> int | None:
-        """Return the position of the first batch that ends at or after `offset`, or None."""
+        """Return the position of the first batch that ends at or after `offset`, or None. Raises `DamagedSegment`."""
         position = self._cached_reads.get(offset, self.size)
         if position < self.size:
             return position
         for header in self.iter_headers(self.offset_index.position(offset - self.base_offset)):
             if header.last_offset >= offset:
+                if header.last_offset >= self.next_offset:
+                    reason = f"the batch ends at offset {header.last_offset}, the segment at {self.next_offset - 1}"
+                    raise DamagedSegment(self.path(LOG), header.position, reason)
                 return header.position
         return None
 
     def read(self, position: int, max_bytes: int, *, min_one: bool) -> memoryview:
-        """Read complete batches from `position`, at limit `max_bytes`; with `min_one` at least the first batch."""
-        data = memoryview(os.pread(self.fd, min(max(max_bytes, HEADER_BYTES), self.size - position), position))
-        if max_bytes >= self.size - position:
+        """Read complete batches from `position`, at limit `max_bytes`; with `min_one` at least the first batch.
+
+        Raises `DamagedSegment` if no batch starts at `position`. As in Kafka, a damaged batch after the first may be
+        returned.
+        """
+        left = self.size - position
+        data = memoryview(os.pread(self.fd, min(max(max_bytes, HEADER_BYTES), left), position))
+        first_size = first_batch_size(data, left, partial(self.path, LOG), position)
+        if max_bytes >= left:
             self._cache_read(self.next_offset, self.size)
             return data
-        end = self._complete_bytes(data, position, max_bytes)
-        if not end and min_one:
-            end = _LENGTH.unpack_from(data, _LENGTH_AT)[0] + LENGTH_ENDS_AT
-            if end > len(data):
-                data = memoryview(os.pread(self.fd, end, position))
-        return data[:end]
+        size = self._complete_bytes(position, max_bytes)
+        if not size and min_one:
+            size = first_size
+            if size > len(data):
+                data = memoryview(os.pread(self.fd, size, position))
+        return data[:size]
 
-    def _complete_bytes(self, data: memoryview, position: int, max_bytes: int) -> int:
-        """Return how many bytes of `data`, read at `position`, are complete batches within `max_bytes`."""
-        limit = min(max_bytes, len(data))
-        at = max(self.offset_index.batch_start_before(position + limit) - position, 0)
+    def _complete_bytes(self, position: int, max_bytes: int) -> int:
+        """Return how many bytes after `position` are complete batches within `max_bytes`."""
+        end = position + max_bytes
+        at = max(self.offset_index.batch_start_before(end), position)
         next_offset = -1
-        while at + _HEADER_FIELDS.size <= limit:
-            base_offset, length, last_delta, _, _ = _HEADER_FIELDS.unpack_from(data, at)
-            if at + length + LENGTH_ENDS_AT > limit:
-                break
-            at += length + LENGTH_ENDS_AT
-            next_offset = base_offset + last_delta + 1
+        with contextlib.suppress(DamagedSegment):  # the next read starts there and raises it
+            for header in self.iter_headers(at):
+                if header.position + header.size > end:
+                    break
+                at, next_offset = header.position + header.size, header.last_offset + 1
         if next_offset >= 0:
-            self._cache_read(next_offset, position + at)
-        return at
+            self._cache_read(next_offset, at)
+        return at - position
 
     def _cache_read(self, offset: int, position: int) -> None:
         """Remember the position where a reader will continue."""

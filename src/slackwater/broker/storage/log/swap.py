@@ -14,9 +14,11 @@ decides from the file names. Lost indexes are rebuilt.
 import contextlib
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from slackwater.broker.storage.log.batch_headers import DamagedSegment, iter_batch_headers
 from slackwater.broker.storage.log.files import (
     CLEANED,
     DELETED,
@@ -32,7 +34,6 @@ from slackwater.broker.storage.log.files import (
     with_suffix,
 )
 from slackwater.broker.storage.log.segment import Segment
-from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT
 
 
 class DeletedFiles(NamedTuple):
@@ -101,12 +102,10 @@ def finish_pending(directory: Path) -> None:
 
 
 def _next_offset(path: Path) -> int:
-    """Return the offset after the last batch of an undamaged segment file, or 0."""
-    next_offset = at = 0
-    with path.open("rb") as file:
-        while len(head := file.read(HEADER_BYTES)) == HEADER_BYTES:
-            base_offset, length, _, _, _, _, last_delta, *_ = HEADER.unpack(head)
-            next_offset = base_offset + last_delta + 1
-            at += length + LENGTH_ENDS_AT
-            file.seek(at)
+    """Return the offset after the last batch of a segment file, or after the last one before a damaged batch."""
+    next_offset = 0
+    with path.open("rb") as file, contextlib.suppress(DamagedSegment):  # reported when it is read
+        fd = file.fileno()
+        for header in iter_batch_headers(partial(os.pread, fd), lambda: path, 0, os.fstat(fd).st_size):
+            next_offset = header.last_offset + 1
     return next_offset
