@@ -95,6 +95,15 @@ class BrokerProcess:
         _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 
+    def open_descriptors(self) -> int:
+        """The number of its open file descriptors."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def limit_descriptors(self, limit: int | None) -> None:
+        """Limit the file descriptors; None removes the limit."""
+        _, hard = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (hard if limit is None else limit, hard))
+
     def _end(self) -> None:
         self._process.wait(STOP_S)
         self._stderr_reader.join(STOP_S)

@@ -133,3 +133,24 @@ def test_partial_writes_are_not_acknowledged(tmp_path: Path) -> None:
         assert "Truncated" not in broker.log  # a failed write leaves no bytes in the file
 
     asyncio.run(scenario())
+
+
+def test_stop_on_full_disk_loses_nothing(tmp_path: Path) -> None:
+    @closing
+    async def scenario() -> None:
+        with BrokerProcess(tmp_path, SETTINGS) as broker:
+            client = await broker.connect()
+            assert await client.create_topic("t", 2) is Error.NONE
+            values = [b"%d" % number for number in range(5)]
+            for value in values:
+                assert (await client.produce("t", 0, value))[0] is Error.NONE
+            assert await client.commit("g", {("t", 0): 3, ("t", 1): 3}) is Error.NONE
+            broker.limit_files(0)
+            broker.stop()
+        assert "Traceback" not in broker.log, broker.log
+        assert "logs were not closed cleanly, and the next start checks them. No acknowledged record" in broker.log
+        with BrokerProcess(tmp_path, SETTINGS) as broker:
+            await _check_data(await broker.connect(), values, 3)
+            assert "the last shutdown was not clean" in broker.log
+
+    asyncio.run(scenario())

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import fcntl
 import logging
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.server import Server
+from slackwater.broker.storage.directory import CLEAN_SHUTDOWN, LOCK
 from slackwater.group.errors import Error
 from slackwater.wire.records.record import Record, encode_batch
 
@@ -126,3 +128,37 @@ def test_topic_is_deleted_while_its_flush_is_pending(
 
     with_server(tmp_path, scenario, flush=flush)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_removed_lock_file_is_restored_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    @closing
+    async def scenario(server: Server) -> None:
+        maintenance = Maintenance(server.broker, set())
+        maintenance.check_lock()
+        (tmp_path / LOCK).unlink()
+        maintenance.check_lock()
+        maintenance.check_lock()
+        assert (tmp_path / LOCK).exists()
+
+    with_server(tmp_path, scenario)
+    assert caplog.text.count(f"{tmp_path / LOCK} was removed while the broker was running") == 1
+
+
+def test_lock_of_another_broker_rejects_appends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    @closing
+    async def scenario(server: Server) -> None:
+        client = await RawClient.connect(server)
+        assert await client.create_topic("t") is Error.NONE
+        assert await client.produce("t", 0, b"1") == (Error.NONE, 0)
+        maintenance = Maintenance(server.broker, set())
+        (tmp_path / LOCK).unlink()
+        with (tmp_path / LOCK).open("w") as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            maintenance.check_lock()
+            maintenance.check_lock()
+            assert (await client.produce("t", 0, b"2"))[0] is Error.KAFKA_STORAGE_ERROR
+            assert len(await client.records("t", 0)) == 1
+
+    with_server(tmp_path, scenario)
+    assert caplog.text.count("is in use by another broker") == 1
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()

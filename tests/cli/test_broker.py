@@ -232,6 +232,19 @@ def test_unusable_directory_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
+def test_foreign_directory_is_one_sentence(tmp_path: Path) -> None:
+    for name in ("photos-2024", "thesis-1", "backup-delete"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("content")
+    assert _fail("--listen", "127.0.0.1:0", "--data", str(tmp_path)) == (
+        f"slackwater: The data directory {tmp_path} was not created by Slackwater: it contains 'backup-delete', "
+        "'photos-2024', 'thesis-1', but no meta.properties. "
+        "Use a new or empty directory; if this is Slackwater's, restore its meta.properties.\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup-delete", "photos-2024", "thesis-1"]
+    assert all((path / "file").read_text() == "content" for path in tmp_path.iterdir())
+
+
 def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
     from slackwater import Broker
 

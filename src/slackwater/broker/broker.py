@@ -73,7 +73,9 @@ class Broker:
             remove=lambda paths: in_thread(partial(remove_directories, paths), lambda: None),
             lost_settings=self._lost_settings,
         )
-        self.durability = Durability(always=settings.text("flush") == "always", in_thread=in_thread)
+        self.durability = Durability(
+            always=settings.text("flush") == "always", in_thread=in_thread, later=loop.call_later
+        )
         self.appends = AppendQueue(self.durability, now_ms=clock.now_ms, schedule_flush=schedule_flush)
         self.producer_ids = ProducerIds(directory.path)
         self.fetch_sessions = FetchSessions(
@@ -167,10 +169,11 @@ class Broker:
 
     def close(self, *, clean: bool) -> None:
         """Close the logs and the directory; `clean=False` leaves the state that a killed process leaves."""
+        clean = clean and not self.directory.is_taken
         if clean:
             self.events.write()
-        self.topics.close(clean=clean)
-        self.directory.close(clean=clean)
+        is_clean = self.topics.close(clean=clean)
+        self.directory.close(clean=is_clean)
 
     def _end_offset(self, partition: TopicPartition) -> int | None:
         stored = self.topics.partition(partition.topic, partition.partition)

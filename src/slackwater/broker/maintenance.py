@@ -1,10 +1,11 @@
-"""Periodic work of the broker: retention, compaction, flushing, closing of idle connections.
+"""Periodic work of the broker: retention, compaction, flushing, the lock file, closing of idle connections.
 
 Invariants:
 - Nothing blocks the event loop for long: work on whole segments runs in the thread.
 - Compaction cleans one log at a time.
 - A damaged log is logged once and not cleaned until the next start. After a disk error a log is cleaned in the next
   run. A log that was deleted in the meantime is skipped.
+- If another broker takes the lock of the data directory, appends are rejected until the broker is restarted.
 """
 
 import asyncio
@@ -17,10 +18,12 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import Connection
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.group.errors import UsageError
 
 log = logging.getLogger("slackwater.broker.maintenance")
 FLUSH_ROLLED_S: Final = 10.0
 IDLE_CHECK_S: Final = 5.0
+LOCK_CHECK_S: Final = 5.0
 
 
 class Maintenance:
@@ -33,6 +36,7 @@ class Maintenance:
         self._cleaning = False
         self._damaged: set[PartitionLog] = set()
         self._deferred: set[PartitionLog] = set()  # until the next run
+        self._has_lock_problem = False
 
     def start(self) -> None:
         """Start the timers."""
@@ -42,6 +46,7 @@ class Maintenance:
         )
         self._every("flush", lambda: FLUSH_ROLLED_S, self._broker.durability.flush_rolled)
         self._every("cleaner", lambda: max(settings.number("log.cleaner.backoff.ms") / 1000, 0.1), self.compact)
+        self._every("lock", lambda: LOCK_CHECK_S, self.check_lock)
         self._every(
             "idle", lambda: min(IDLE_CHECK_S, settings.number("connections.max.idle.ms") / 2000), self.close_idle
         )
@@ -84,6 +89,24 @@ class Maintenance:
         for connection in [each for each in self._connections if each.last_received_at < limit]:
             if connection.is_write_blocked or not connection.pending_requests:
                 connection.abort()
+
+    def check_lock(self) -> None:
+        """Restore a removed lock file. If another broker has the lock, reject all appends: both would write."""
+        try:
+            if (event := self._broker.directory.restore_lock()) is not None:
+                log.warning("%s", event)
+            self._has_lock_problem = False
+        except UsageError as error:
+            self._log_lock_problem(error)
+            for partition_log in self._logs():
+                partition_log.reject_appends(str(error))
+        except OSError as error:
+            self._log_lock_problem(error)
+
+    def _log_lock_problem(self, error: Exception) -> None:
+        if not self._has_lock_problem:
+            log.error("The lock file was removed while the broker was running and cannot be restored: %s", error)
+        self._has_lock_problem = True
 
     def _clean(self, partition_log: PartitionLog, plan: cleaner.CleaningPlan) -> None:
         outcome: list[cleaner.CleaningResult | Exception] = []

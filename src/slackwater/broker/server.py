@@ -65,6 +65,7 @@ class Server:
         self.max_request_bytes = settings.number("socket.request.max.bytes")
         self.max_queued_requests = settings.number("queued.max.requests")
         self.settings = settings
+        raise_open_files_limit()  # the logs of a directory may need more descriptors than the default limit
         opened = DataDirectory.open(directory, new_cluster_id(), settings.number("node.id"))
         try:
             self.broker = Broker(
@@ -98,7 +99,6 @@ class Server:
 
     async def start(self, host: str, port: int) -> None:
         """Listen for clients."""
-        raise_open_files_limit()
         try:
             self._server = await self._loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
         except OSError as error:

@@ -19,6 +19,7 @@ from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.broker.storage.log.partition_log import AppendOrigin
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Topics
+from slackwater.group.errors import BrokerError
 from slackwater.group.events import GroupEvent
 from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.wire.records.record import Record, encode_batch
@@ -130,8 +131,8 @@ class GroupEventStream:
         try:
             if topic is None:
                 topic = self._topics.create(EVENTS_TOPIC, 1, {"retention.ms": str(EVENTS_RETENTION_MS)})
-        except OSError as error:
-            log.warning("Lost %d group events: cannot create %s: %s.", len(events), EVENTS_TOPIC, error.strerror)
+        except (OSError, BrokerError) as error:
+            log.warning("Lost %d group events: cannot create %s: %s", len(events), EVENTS_TOPIC, error)
             return
         batch = encode_batch(
             Record(event.group.encode(), event.to_json().encode(), timestamp=event.time_ms) for event in events

@@ -18,7 +18,7 @@ from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionL
 from slackwater.broker.storage.log.salvage import LostRange, read_valid_batches
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Topic, Topics
-from slackwater.group.errors import Error
+from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch
@@ -58,8 +58,8 @@ class OffsetsTopicStore:
         """Write records by partition; `on_written` gets the error of each partition."""
         try:
             topic = self._topics.get(OFFSETS_TOPIC) or self._create()
-        except OSError as error:
-            log.warning("Cannot create %s: %s.", OFFSETS_TOPIC, error.strerror)
+        except (OSError, BrokerError) as error:
+            log.warning("Cannot create %s: %s", OFFSETS_TOPIC, error)
             failed_writes = dict.fromkeys(records, Error.KAFKA_STORAGE_ERROR)
             self._durability.written((), lambda _failed: on_written(failed_writes))  # after all earlier writes
             return

@@ -73,6 +73,7 @@ def _check_change(broker: Broker, change: CreatePartitionsTopic) -> Topic:
             )
         for assignment in change.assignments:
             check_replicas(assignment.broker_ids, broker.node_id)
+    broker.topics.check_room(topic.name, range(len(topic.partitions), change.count))
     return topic
 
 

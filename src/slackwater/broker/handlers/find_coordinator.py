@@ -13,7 +13,7 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.group.errors import Error
+from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -55,8 +55,8 @@ def _find_error(broker: Broker, key_type: int) -> tuple[Error, str]:
 def _create_offsets_topic(broker: Broker) -> str:
     try:
         broker.create_offsets_topic()
-    except OSError as error:
-        return f"Cannot create the topic {OFFSETS_TOPIC}: {error.strerror}."
+    except (OSError, BrokerError) as error:
+        return f"Cannot create the topic {OFFSETS_TOPIC}: {error}"
     return f"The topic {OFFSETS_TOPIC} was just created; retry."
 
 

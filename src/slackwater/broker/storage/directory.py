@@ -49,13 +49,14 @@ class _Meta(NamedTuple):
 class DataDirectory:
     """A data directory that this process has locked until `close`."""
 
-    __slots__ = ("_directory_lock", "_lock", "clean_shutdown", "cluster_id", "node_id", "path")
+    __slots__ = ("_directory_lock", "_lock", "clean_shutdown", "cluster_id", "is_taken", "node_id", "path")
 
     def __init__(self, path: Path, locks: tuple[int, int], meta: _Meta, clean_shutdown: bool) -> None:
         self.path = path
         self.cluster_id = meta.cluster_id
         self.node_id = meta.node_id
         self.clean_shutdown = clean_shutdown
+        self.is_taken = False  # by another broker, after `.lock` was removed
         self._directory_lock, self._lock = locks
 
     @classmethod
@@ -108,7 +109,11 @@ class DataDirectory:
             event = "replaced"
         except FileNotFoundError:
             event = "removed"
-        lock = _lock_file(self.path)
+        try:
+            lock = _lock_file(self.path)
+        except UsageError:
+            self.is_taken = True
+            raise
         os.close(self._lock)
         self._lock = lock
         return f"{path} was {event} while the broker was running. The broker has created and locked it again."

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.broker.config import SYNONYMS, Settings, Value, format_value, parse_topic_settings
+from slackwater.broker.storage.descriptors import check_descriptors
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -262,11 +263,12 @@ class Topics:
             raise BrokerError(
                 Error.INVALID_PARTITIONS, f"The number of partitions is {partitions}; use 1 to {MAX_PARTITIONS}."
             )
-        self._check_names(name, range(partitions))
         self.check_settings(settings)
+        self.check_room(name, range(partitions))
 
-    def _check_names(self, topic: str, indexes: range) -> None:
-        """Raise `BrokerError` if the data directory has files with the names of these partitions."""
+    def check_room(self, topic: str, indexes: range) -> None:
+        """Raise `BrokerError` if these partitions cannot be created: their names or the descriptors are taken."""
+        check_descriptors(len(indexes))
         names = set(os.listdir(self._directory))
         for index in indexes:
             if (name := plain_name(topic, index)) in names:
@@ -308,7 +310,7 @@ class Topics:
     def add_partitions(self, topic: Topic, partitions: int) -> None:
         """Grow a topic to this number of partitions. If this raises OSError, the topic is unchanged."""
         before = len(topic.partitions)
-        self._check_names(topic.name, range(before, partitions))
+        self.check_room(topic.name, range(before, partitions))
         try:
             self._create_partitions(topic, partitions)
             self._save()
@@ -333,14 +335,27 @@ class Topics:
         for topic in self:
             self._configure(topic)
 
-    def close(self, *, clean: bool = True) -> None:
-        """Close all logs; `clean=False` leaves them as a killed process does."""
+    def close(self, *, clean: bool = True) -> bool:
+        """Close all logs, and return whether all are clean; `clean=False` leaves them as a killed process does."""
+        failures: list[OSError] = []
         for topic in self:
             for partition in topic.partitions:
                 if clean:
-                    partition.log.close()
-                else:
-                    partition.log.close_unclean()
+                    try:
+                        partition.log.close()
+                        continue
+                    except OSError as error:
+                        failures.append(error)
+                partition.log.close_unclean()
+        if failures:
+            log.warning(
+                "%d logs were not closed cleanly, and the next start checks them. No acknowledged record is lost. The "
+                "first error: %s (%s).",
+                len(failures),
+                failures[0].strerror or failures[0],
+                failures[0].filename,
+            )
+        return clean and not failures
 
     # --- internal -----------------------------------------------------------------------------------------------------
 

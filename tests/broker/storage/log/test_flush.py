@@ -1,6 +1,7 @@
 """Tests of the shared fsync."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,58 @@ def test_log_rejects_appends_after_failed_flush(tmp_path: Path, monkeypatch: pyt
     appended(good)
     bad.close()
     assert PartitionLog.open(tmp_path / "bad", bad.config, NOW_MS).checkpoint.recovery_point == 0
+
+
+def _open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_missing_index_leaks_no_descriptor(tmp_path: Path) -> None:
+    dirty_logs, log = DirtyLogs(), opened(tmp_path)
+    fill(log, 50)
+    dirty_logs.mark(log)
+    (tmp_path / ("0" * 20 + ".index")).unlink()
+    before = _open_descriptors()
+    assert flushed(dirty_logs, rolled_only=True)
+    assert not flushed(dirty_logs, rolled_only=True)
+    assert _open_descriptors() == before
+    assert log.checkpoint.recovery_point == 40
+    log.close()
+
+
+@pytest.mark.parametrize("available", range(12))
+def test_logs_without_descriptors_stay_dirty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: list[str], available: int
+) -> None:
+    dirty_logs = DirtyLogs()
+    logs = [opened(tmp_path / name) for name in ("a", "b")]
+    for log in logs:
+        fill(log, 30)  # two segments: three files, one file and the directory
+        dirty_logs.mark(log)
+    before = _open_descriptors()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor() + available, limit[1]))
+    try:
+        flush = dirty_logs.take()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    assert len(dirty_logs.ids()) == 2 - available // 5 if available < 10 else not dirty_logs.ids()
+    if flush is not None:
+        flush.run()
+        assert flush.complete() == []
+    assert flushed(dirty_logs) == (available < 10)
+    assert sorted(map(os.path.basename, synced)) == sorted(
+        [f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex", f"{20:020d}.log"] * 2 + ["a", "b"]
+    )
+    assert [log.checkpoint.recovery_point for log in logs] == [30, 30]
+    assert _open_descriptors() == before
+    for log in logs:
+        log.close()
+
+
+def _next_descriptor() -> int:
+    """Return the lowest limit that leaves no descriptor: all numbers below it are in use."""
+    spare = [os.dup(0) for _ in range(64)]
+    for fd in spare:
+        os.close(fd)
+    return min(spare)

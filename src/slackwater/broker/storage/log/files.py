@@ -10,7 +10,7 @@ The files of a segment are named after its base offset, with twenty digits. `.de
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -84,6 +84,12 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    """Close file descriptors."""
+    for fd in descriptors:
+        os.close(fd)
 
 
 def sync_directory(directory: Path) -> None:

@@ -3,7 +3,8 @@
 Invariants:
 - Without `flush=always` no response waits for a flush. With it, a response waits until a flush that was taken after its
   append has completed.
-- A flush has its own file descriptors, so a segment may be closed or deleted while it runs.
+- A flush has its own file descriptors, so a segment may be closed or deleted while it runs. If the process has none
+  left, the logs stay dirty for the next flush.
 - After a failed fsync the kernel may drop the dirty pages and report success the next time. The log therefore rejects
   appends until it is opened again, and is scanned then.
 
@@ -12,10 +13,13 @@ Invariants:
     on the loop                           failed = flush.complete(); send the responses
 """
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Final, Protocol
 
+# The process or the system has no descriptor or memory left, now; later there may be some.
+_TEMPORARY_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _fsync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
@@ -23,7 +27,10 @@ class Flushable(Protocol):
     """Something with files to flush: a partition log."""
 
     def take_dirty(self, *, rolled_only: bool) -> tuple[list[int], int]:
-        """Return descriptors of the files written since the last call, and the end offset. The caller closes them."""
+        """Return descriptors of the files written since the last call, and the end offset. The caller closes them.
+
+        After an OSError a later call returns the same files.
+        """
         ...
 
     def flushed(self, up_to: int) -> None:
@@ -36,13 +43,13 @@ class Flushable(Protocol):
 
 
 class Flush:
-    """Files to flush together."""
+    """Files to flush together. `failed` has the errors of logs whose files cannot be opened, by position in `taken`."""
 
     __slots__ = ("_failed", "_taken")
 
-    def __init__(self, taken: list[tuple[Flushable, list[int], int]]) -> None:
+    def __init__(self, taken: list[tuple[Flushable, list[int], int]], failed: dict[int, str]) -> None:
         self._taken = taken
-        self._failed: dict[int, str] = {}
+        self._failed = failed
 
     def run(self) -> None:
         """Flush the files. Blocks; does not access the logs."""
@@ -77,13 +84,28 @@ class DirtyLogs:
         """Add a log that was written."""
         self._logs[id(log)] = log
 
+    def ids(self) -> set[int]:
+        """Return the ids of the logs."""
+        return set(self._logs)
+
     def take(self, *, rolled_only: bool = False) -> Flush | None:
-        """Return the files to flush, or None. `rolled_only` skips active segments, which recovery scans anyway."""
-        taken = []
-        for log in self._logs.values():
-            descriptors, up_to = log.take_dirty(rolled_only=rolled_only)
-            if descriptors:
+        """Return the files to flush, or None. `rolled_only` skips active segments, which recovery scans anyway.
+
+        Logs for which there are no descriptors left stay dirty.
+        """
+        taken: list[tuple[Flushable, list[int], int]] = []
+        failed: dict[int, str] = {}
+        for key, log in list(self._logs.items()):
+            descriptors: list[int] = []
+            up_to = 0
+            try:
+                descriptors, up_to = log.take_dirty(rolled_only=rolled_only)
+            except OSError as error:
+                if error.errno in _TEMPORARY_ERRORS:
+                    break
+                failed[len(taken)] = str(error)
+            if descriptors or len(taken) in failed:
                 taken.append((log, descriptors, up_to))
-        if not rolled_only:
-            self._logs.clear()
-        return Flush(taken) if taken else None
+            if not rolled_only:
+                del self._logs[key]
+        return Flush(taken, failed) if taken else None

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, Self
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.files import sync_directory
+from slackwater.broker.storage.log.files import close_all, sync_directory
 from slackwater.broker.storage.log.pending_appends import AppendInfo, BatchWithOffset, PendingAppends
 from slackwater.broker.storage.log.producer_state import (
     ProducerStateEntry,
@@ -486,17 +486,24 @@ class PartitionLog:
     # Flushing and closing
 
     def take_dirty(self, *, rolled_only: bool) -> tuple[list[int], int]:
-        """Return descriptors of the files written since the last call, and the end offset. The caller closes them."""
+        """Return descriptors of the files written since the last call, and the end offset. The caller closes them.
+
+        If this raises OSError, nothing has changed, and a later call returns the same files.
+        """
         segments = [segment for segment in self._dirty.values() if not (rolled_only and segment is self.active)]
         if not segments:
             return [], 0
         # Recovery trusts the indexes of closed segments, and rebuilds those of the active one.
-        descriptors = [
-            fd for segment in segments for fd in segment.descriptors(with_indexes=segment is not self.active)
-        ]
-        if self._directory_dirty:
-            descriptors.append(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY))
-            self._directory_dirty = False
+        descriptors: list[int] = []
+        try:
+            for segment in segments:
+                descriptors += segment.descriptors(with_indexes=segment is not self.active)
+            if self._directory_dirty:
+                descriptors.append(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY))
+        except BaseException:
+            close_all(descriptors)
+            raise
+        self._directory_dirty = False
         for segment in segments:
             del self._dirty[id(segment)]
         return descriptors, self.active.base_offset if rolled_only else self.log_end_offset
@@ -514,7 +521,11 @@ class PartitionLog:
 
     def flush_failed(self, reason: str) -> None:
         """Written data may be lost: reject all appends until the log is opened again."""
-        self.failed = f"fsync failed: {reason}. Restart the broker, which checks what is on disk."
+        self.reject_appends(f"fsync failed: {reason}. Restart the broker, which checks what is on disk.")
+
+    def reject_appends(self, reason: str) -> None:
+        """Reject all appends until the log is opened again."""
+        self.failed = reason
 
     def close(self, *, sync: bool = True) -> None:
         """Write indexes, snapshot and checkpoint, and close the files; with `sync`, flush everything to disk.

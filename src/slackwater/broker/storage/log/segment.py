@@ -24,7 +24,15 @@ from slackwater.broker.storage.log.batch_headers import (
     iter_batch_headers,
 )
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, file_name, write_at
+from slackwater.broker.storage.log.files import (
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX,
+    close_all,
+    file_name,
+    write_at,
+)
 from slackwater.broker.storage.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from slackwater.broker.storage.log.records import find_first_record
 from slackwater.settings import MAX_INT
@@ -223,17 +231,23 @@ class Segment:
 
     def sync(self) -> None:
         """Flush all three files."""
-        for fd in self.descriptors(with_indexes=True):
-            try:
+        descriptors = self.descriptors(with_indexes=True)
+        try:
+            for fd in descriptors:
                 os.fsync(fd)
-            finally:
-                os.close(fd)
+        finally:
+            close_all(descriptors)
 
     def descriptors(self, *, with_indexes: bool) -> list[int]:
         """Return descriptors of the log file and, with `with_indexes`, of the indexes. The caller closes them."""
         descriptors = [os.dup(self.fd)]
-        if with_indexes:
-            descriptors += [os.open(self.path(kind), os.O_RDONLY) for kind in (OFFSET_INDEX, TIME_INDEX)]
+        try:
+            for kind in (OFFSET_INDEX, TIME_INDEX) if with_indexes else ():
+                with contextlib.suppress(FileNotFoundError):  # a missing index is rebuilt when it is read
+                    descriptors.append(os.open(self.path(kind), os.O_RDONLY))
+        except BaseException:
+            close_all(descriptors)
+            raise
         return descriptors
 
     def truncate(self) -> None:
