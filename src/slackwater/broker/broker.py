@@ -107,6 +107,13 @@ class Broker:
 
     def load(self) -> None:
         """Open the topics and groups of the data directory."""
+        try:
+            self._load()
+        except BaseException:
+            self.topics.close(clean=False)
+            raise
+
+    def _load(self) -> None:
         dynamic_config.load(self.directory.path, self.settings)
         self._configure_groups()
         self.settings.watch(self.topics.configure)

@@ -43,9 +43,9 @@ def test_invalid_partition_metadata_counts_as_missing(tmp_path: Path, text: str)
 
 def test_plain_name_has_topic_and_partition(tmp_path: Path) -> None:
     path = _directory(tmp_path, "a-b-12")
-    assert PartitionDirectory.parse(path) == PartitionDirectory(path, "a-b", 12, TOPIC_ID)
+    assert PartitionDirectory.parse(path) == PartitionDirectory(path, "a-b", 12)
     foreign = _directory(tmp_path, "photos-2024", None)
-    assert PartitionDirectory.parse(foreign) == PartitionDirectory(foreign, "photos", 2024, None)
+    assert PartitionDirectory.parse(foreign) == PartitionDirectory(foreign, "photos", 2024)
     for name in ("photos", "photos-01", "backup-delete"):
         assert PartitionDirectory.parse(_directory(tmp_path, name)) is None
     (tmp_path / "file-0").touch()

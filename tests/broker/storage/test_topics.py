@@ -1,5 +1,6 @@
 """Tests of topics across restarts, and of groups stored in one of them."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -288,10 +289,21 @@ def _raise_no_space(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_invalid_topics_file(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text('[{"name": "t"}]')
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"name": "t"},
+        {"name": "../t", "topic_id": "00" * 16, "partitions": 1, "settings": {}},
+        {"name": "t", "topic_id": "00", "partitions": 1, "settings": {}},
+        {"name": "t", "topic_id": "00" * 16, "partitions": 1_000_000_000, "settings": {}},
+        {"name": "t", "topic_id": "00" * 16, "partitions": 0, "settings": {}},
+    ],
+)
+def test_invalid_topics_file(tmp_path: Path, row: dict[str, object]) -> None:
+    (tmp_path / FILE).write_text(json.dumps([row]))
     with pytest.raises(UsageError, match=r"Cannot parse the list of topics in .*topics\.json"):
         _open(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
 def test_unusable_log_settings_prevent_start(tmp_path: Path) -> None:

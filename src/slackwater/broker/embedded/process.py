@@ -34,6 +34,7 @@ from slackwater.wire.messages.create_topics import (
 from slackwater.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from slackwater.wire.records.batch import end_offset
 from slackwater.wire.records.fetched import iter_records
 from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
@@ -150,11 +151,12 @@ class ProcessBackend:
                 offset = data.log_start_offset
                 continue
             _raise_error(data.error_code, None)
-            for record in iter_records(data.records or b"", offset):
-                events.append(GroupEvent.from_json((record.value or b"").decode()))
-                offset = record.offset + 1
-            if offset >= data.high_watermark:
+            records = data.records or b""
+            events += (GroupEvent.from_json((record.value or b"").decode()) for record in iter_records(records, offset))
+            next_offset = end_offset(records)  # of the batches: compaction may have removed the last records
+            if next_offset is None or next_offset >= data.high_watermark:
                 return events
+            offset = next_offset
 
     def _send(self, request: Request, kind: type[_R], version: int | None = None) -> _R:
         version = request.API.latest_stable if version is None else version

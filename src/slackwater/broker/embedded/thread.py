@@ -34,6 +34,7 @@ from slackwater.group.messages import (
     OffsetFetchResponse,
 )
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.wire.records.batch import end_offset
 from slackwater.wire.records.fetched import iter_records
 
 _T = TypeVar("_T")
@@ -200,7 +201,6 @@ def _events(server: Server) -> list[GroupEvent]:
         batches = log.read(offset, MAX_READ_BYTES)
         if isinstance(batches, Rejection):
             raise BrokerError(batches.error, batches.message)
-        for record in iter_records(batches, offset):
-            events.append(GroupEvent.from_json((record.value or b"").decode()))
-            offset = record.offset + 1
+        events += (GroupEvent.from_json((record.value or b"").decode()) for record in iter_records(batches, offset))
+        offset = end_offset(batches) or log.log_end_offset  # of the batches: compaction may have removed records
     return events

@@ -22,7 +22,7 @@ from slackwater.broker.storage.log.files import TEMPORARY, is_log_file, replace_
 
 PARTITION_METADATA: Final = "partition.metadata"
 _MAX_NAME_LENGTH: Final = 255
-_TOPIC_ID_BYTES: Final = 16
+TOPIC_ID_BYTES: Final = 16
 _PLAIN: Final = re.compile(r"(.+)-(0|[1-9]\d{0,8})")
 _UNFINISHED: Final = re.compile(r"(.+)-(0|[1-9]\d{0,8})\.([0-9a-f]{32})-(new|delete)")
 
@@ -35,16 +35,15 @@ class Unfinished(StrEnum):
 
 
 class PartitionDirectory(NamedTuple):
-    """A directory whose name has the form of a partition directory; `unfinished` is None for a plain name.
+    """A directory whose name has the form of a partition directory; only the name of an unfinished one has a topic id.
 
-    `topic_id` is None if `partition.metadata` is missing or cannot be read. The topic's name may be cut off in the name
-    of an unfinished directory.
+    The topic's name may be cut off in the name of an unfinished directory.
     """
 
     path: Path
     topic: str
     index: int
-    topic_id: bytes | None
+    topic_id: bytes | None = None
     unfinished: Unfinished | None = None
 
     @classmethod
@@ -55,7 +54,7 @@ class PartitionDirectory(NamedTuple):
             if path.is_dir() and not path.is_symlink() and _is_provable(path, bytes.fromhex(topic_id)):
                 return cls(path, topic, int(index), bytes.fromhex(topic_id), Unfinished(unfinished))
         elif (match := _PLAIN.fullmatch(path.name)) and path.is_dir():
-            return cls(path, match[1], int(match[2]), read_topic_id(path))
+            return cls(path, match[1], int(match[2]))
         return None
 
 
@@ -82,7 +81,7 @@ def read_topic_id(directory: Path) -> bytes | None:
         lines = (directory / PARTITION_METADATA).read_text(encoding="ascii").splitlines()
         fields = dict(line.split(": ", 1) for line in lines)
         topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
-        if fields.get("version") == "0" and len(topic_id) == _TOPIC_ID_BYTES:
+        if fields.get("version") == "0" and len(topic_id) == TOPIC_ID_BYTES:
             return topic_id
     return None
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from slackwater.broker.config import SYNONYMS, Settings, Value, format_value, parse_topic_settings
 from slackwater.broker.storage.descriptors import check_descriptors
@@ -28,6 +28,7 @@ from slackwater.broker.storage.log.files import replace_file
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.partition_directory import (
     PARTITION_METADATA,
+    TOPIC_ID_BYTES,
     PartitionDirectory,
     Unfinished,
     plain_name,
@@ -145,28 +146,25 @@ class Topics:
         paths = [self._directory / name for name in sorted(os.listdir(self._directory))]
         directories = [directory for path in paths if (directory := PartitionDirectory.parse(path)) is not None]
         has_lost_topics = self._add_lost_topics(rows, (each for each in directories if each.unfinished is None))
-        unfinished = {(each.topic_id, each.index): each for each in directories if each.unfinished is not None}
-        try:
-            for topic, partitions in rows.values():
-                self._finish_renaming(topic, partitions, unfinished)
-                self._open(topic, partitions, clean_shutdown=clean_shutdown)
-                self._add(topic)
-            if has_lost_topics:
-                self._save()
-        except BaseException:
-            self.close(clean=False)
-            raise
-        remove_directories([each.path for each in unfinished.values()])
+        unfinished = {(each.topic_id, each.index): each.path for each in directories if each.unfinished is not None}
+        for topic, partitions in rows.values():
+            self._finish_renaming(topic, partitions, unfinished)
+            self._add(topic)
+            self._open(topic, partitions, clean_shutdown=clean_shutdown)
+        if has_lost_topics:
+            self._save()
+        remove_directories(list(unfinished.values()))
 
     def _add_lost_topics(self, rows: _Rows, directories: Iterable[PartitionDirectory]) -> bool:
         """Add the partitions that are on disk but not in `topics.json`; return whether there are any."""
         has_lost_topics = False
         # The last partition first: it gives the number of partitions.
         for directory in sorted(directories, key=lambda each: (each.topic, -each.index)):
-            name, index, topic_id = directory.topic, directory.index, directory.topic_id
+            name, index = directory.topic, directory.index
             topic, partitions = rows.get(name, (None, 0))
             if index < partitions:
                 continue
+            topic_id = read_topic_id(directory.path)
             if topic_id is None or not is_legal_name(name) or index >= MAX_PARTITIONS:
                 log.warning("Ignored the directory %s: it belongs to no topic of this broker.", directory.path)
                 continue
@@ -196,20 +194,18 @@ class Topics:
             has_lost_topics = True
         return has_lost_topics
 
-    def _finish_renaming(
-        self, topic: Topic, partitions: int, unfinished: dict[tuple[bytes | None, int], PartitionDirectory]
-    ) -> None:
+    def _finish_renaming(self, topic: Topic, partitions: int, unfinished: dict[tuple[bytes | None, int], Path]) -> None:
         """Give the directories of a listed topic their plain names."""
         for index in range(partitions):
             path = self._path(topic, index)
             if path.exists():
                 continue
-            directory = unfinished.pop((topic.topic_id, index), None)
-            if directory is None:
+            renamed = unfinished.pop((topic.topic_id, index), None)
+            if renamed is None:
                 log.warning("The partition directory %s is missing. Its records are lost; it starts empty.", path)
             else:
-                os.rename(directory.path, path)
-                log.info("Renamed %s to %s.", directory.path.name, path.name)
+                os.rename(renamed, path)
+                log.info("Renamed %s to %s.", renamed.name, path.name)
 
     def _read_file(self) -> _Rows:
         """Read `topics.json`; a missing or empty file has no topics."""
@@ -219,13 +215,7 @@ class Topics:
         except FileNotFoundError:
             return {}
         try:
-            return {
-                row["name"]: (
-                    Topic(row["name"], bytes.fromhex(row["topic_id"]), parse_topic_settings(row["settings"])),
-                    int(row["partitions"]),
-                )
-                for row in json.loads(text or b"[]")
-            }
+            return {row["name"]: _parse_row(row) for row in json.loads(text or b"[]")}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
                 f"Cannot parse the list of topics in {path}. Repair the file, or move it away: the broker then "
@@ -438,6 +428,15 @@ class Topics:
             for topic in self
         ]
         replace_file(self._directory / FILE, json.dumps(rows, indent=1).encode(), sync=True)
+
+
+def _parse_row(row: Mapping[str, Any]) -> tuple[Topic, int]:
+    """Return a topic and its number of partitions; raise an exception if a field is missing or invalid."""
+    topic = Topic(row["name"], bytes.fromhex(row["topic_id"]), parse_topic_settings(row["settings"]))
+    partitions = int(row["partitions"])
+    if not is_legal_name(topic.name) or len(topic.topic_id) != TOPIC_ID_BYTES or not 1 <= partitions <= MAX_PARTITIONS:
+        raise ValueError(row)
+    return topic, partitions
 
 
 def log_config(settings: Settings, overrides: Mapping[str, Value]) -> LogConfig:
