@@ -240,6 +240,29 @@ def _raise_no_space(*_: object, sync: bool) -> None:
     raise OSError(28, "No space left on device")
 
 
+def test_install_without_descriptors_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path, COMPACT)
+    keyed(log, 60)
+    before, files = contents(log), sorted(tmp_path.glob("*.log"))
+    cleaning_plan = cleaner.plan(log, NOW_MS)
+    assert cleaning_plan is not None
+    descriptors = len(os.listdir("/proc/self/fd"))
+    cleaned = cleaner.clean(cleaning_plan)
+    with monkeypatch.context() as without_descriptors:
+        without_descriptors.setattr("slackwater.broker.storage.log.swap.sync_directory", _raise_too_many_open_files)
+        with pytest.raises(OSError, match="Too many open files"):
+            cleaner.install(log, cleaned, NOW_MS)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert sorted(tmp_path.glob("*.log*")) == files
+    assert contents(log) == before
+    assert cleaner.compact(log, NOW_MS)
+    assert len(contents(log)) < len(before)
+
+
+def _raise_too_many_open_files(_directory: Path) -> None:
+    raise OSError(24, "Too many open files")
+
+
 def test_full_disk_discards_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path, COMPACT)
     keyed(log, 60)

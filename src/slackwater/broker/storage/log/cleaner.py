@@ -122,24 +122,24 @@ def clean(plan: CleaningPlan) -> CleaningResult:
 def install(log: PartitionLog, cleaned: CleaningResult, now_ms: int) -> bool:
     """Put the new segments in place. Returns False and discards them if the log has changed in the meantime.
 
-    Raises OSError if the checkpoint that must precede the change cannot be written.
+    Raises OSError and discards them if the disk does not allow the change, or if there is no file descriptor.
     """
     try:
         log.allow_gaps(max(group[-1].next_offset for _, group in cleaned.replacements))
+        for segment, group in cleaned.replacements:
+            if not log.replace_segments(segment, group, now_ms):
+                discard(cleaned)
+                return False
     except OSError:
-        _discard([segment for segment, _ in cleaned.replacements])
+        discard(cleaned)
         raise
-    for number, (segment, group) in enumerate(cleaned.replacements):
-        if not log.replace_segments(segment, group, now_ms):
-            _discard([unused for unused, _ in cleaned.replacements[number:]])
-            return False
     log.cleaned_up_to(cleaned.clean_up_to)
     return True
 
 
 def discard(cleaned: CleaningResult) -> None:
-    """Remove the new segments of a log that was deleted in the meantime."""
-    _discard([segment for segment, _ in cleaned.replacements])
+    """Remove the new segments that are not in place."""
+    _discard([segment for segment, _ in cleaned.replacements if segment.suffix == CLEANED])
 
 
 def compact(log: PartitionLog, now_ms: int) -> bool:

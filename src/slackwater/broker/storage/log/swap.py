@@ -49,9 +49,16 @@ class DeletedFiles(NamedTuple):
 
 
 def replace(cleaned: Segment, replaced: Sequence[Segment], due_ms: int) -> DeletedFiles:
-    """Replace segments by one whose files are flushed and end in `.cleaned`."""
+    """Replace segments by one whose files are flushed and end in `.cleaned`.
+
+    If there is no descriptor to flush the directory, this raises OSError, and nothing is replaced.
+    """
     cleaned.rename(CLEANED, SWAP)
-    sync_directory(cleaned.directory)
+    try:
+        sync_directory(cleaned.directory)
+    except OSError:
+        cleaned.rename(SWAP, CLEANED)
+        raise
     deleted = [mark_deleted(segment, due_ms) for segment in replaced]
     cleaned.rename(SWAP, "")
     return DeletedFiles(due_ms, tuple(path for files in deleted for path in files.paths))
