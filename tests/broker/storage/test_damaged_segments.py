@@ -70,7 +70,9 @@ def test_damaged_length_fails_only_its_reads(tmp_path: Path, length: int) -> Non
             client = await broker.connect()
             for _ in range(3):
                 damaged, other = await _fetch(client, ("damaged", 1), ("other", 1))
+                # Kafka 4.3.1 answers -12 and 0 in the same way. It skips the rest of the segment after a huge length.
                 assert (Error(damaged.error_code), damaged.records) == (Error.CORRUPT_MESSAGE, b"")
+                assert (damaged.high_watermark, damaged.log_start_offset) == (-1, -1)
                 assert (other.error_code, next(iter_batches(other.records or b"")).base_offset) == (0, 1)
             (after,) = await _fetch(client, ("damaged", len(positions)))
             assert (after.error_code, next(iter_batches(after.records or b"")).base_offset) == (0, len(positions))

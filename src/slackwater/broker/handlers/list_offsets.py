@@ -88,8 +88,8 @@ def _look_up(broker: Broker, topic: str, requested: ListOffsetsPartition, versio
         match = partition.log.offset_for_timestamp(requested.timestamp)
     except OSError:
         return _error(requested, Error.KAFKA_STORAGE_ERROR)
-    except BrokerError as error:
-        return _error(requested, error.error)
+    except BrokerError as failure:
+        return _error(requested, failure.error)
     if match is None or match.offset < 0:
         return _error(requested, Error.NONE)
     return ListOffsetsPartitionResponse(

@@ -42,7 +42,7 @@ class PartitionDirectory(NamedTuple):
 
     path: Path
     topic: str
-    index: int
+    partition: int
     topic_id: bytes | None = None
     unfinished: Unfinished | None = None
 

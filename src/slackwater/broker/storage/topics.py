@@ -146,7 +146,7 @@ class Topics:
         paths = [self._directory / name for name in sorted(os.listdir(self._directory))]
         directories = [directory for path in paths if (directory := PartitionDirectory.parse(path)) is not None]
         has_lost_topics = self._add_lost_topics(rows, (each for each in directories if each.unfinished is None))
-        unfinished = {(each.topic_id, each.index): each.path for each in directories if each.unfinished is not None}
+        unfinished = {(each.topic_id, each.partition): each.path for each in directories if each.unfinished is not None}
         for topic, partitions in rows.values():
             self._finish_renaming(topic, partitions, unfinished)
             self._add(topic)
@@ -159,8 +159,8 @@ class Topics:
         """Add the partitions that are on disk but not in `topics.json`; return whether there are any."""
         has_lost_topics = False
         # The last partition first: it gives the number of partitions.
-        for directory in sorted(directories, key=lambda each: (each.topic, -each.index)):
-            name, index = directory.topic, directory.index
+        for directory in sorted(directories, key=lambda each: (each.topic, -each.partition)):
+            name, index = directory.topic, directory.partition
             topic, partitions = rows.get(name, (None, 0))
             if index < partitions:
                 continue
