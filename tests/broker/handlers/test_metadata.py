@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC
@@ -150,12 +152,13 @@ def test_authorized_operations_on_request(tmp_path: Path) -> None:
     with_server(tmp_path, scenario)
 
 
-def test_failed_creation_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_creation_leaves_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(server: Server) -> None:
         (tmp_path / "t-0").write_text("in the way")  # blocks the partition directory
         client = await Client.connect(server)
-        response = await client.request(topics_request("t"), MetadataResponse)
-        assert response.topics[0].error_code == Error.KAFKA_STORAGE_ERROR
+        for _ in range(3):
+            response = await client.request(topics_request("t"), MetadataResponse)
+            assert response.topics[0].error_code == Error.INVALID_TOPIC_EXCEPTION
         assert server.broker.topics.get("t") is None
         (tmp_path / "t-0").unlink()
         response = await client.request(topics_request("t"), MetadataResponse)
@@ -163,3 +166,4 @@ def test_failed_creation_leaves_nothing(tmp_path: Path) -> None:
         client.close()
 
     with_server(tmp_path, scenario)
+    assert caplog.text.count("Partitions of topic t were not created: The data directory contains 't-0'") == 1

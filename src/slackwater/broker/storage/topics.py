@@ -46,6 +46,7 @@ FILE: Final = "topics.json"
 MAX_PARTITIONS: Final = 10_000
 # A topic that has lost its settings must not lose its records to the broker's default retention.
 KEEP_RECORDS: Final[Mapping[str, str]] = {"retention.ms": "-1", "retention.bytes": "-1"}
+_MAX_LOGGED_REFUSALS: Final = 1000
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -113,6 +114,7 @@ class Topics:
         self._new_id = new_id
         self._remove = remove or remove_directories  # the broker removes large files in a thread
         self._lost_settings = lost_settings
+        self._refused: set[str] = set()  # topics for which `check_room` has logged the reason
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._collision_names: dict[str, str] = {}  # name with '_' for '.' → name
@@ -258,7 +260,17 @@ class Topics:
 
     def check_room(self, topic: str, indexes: range) -> None:
         """Raise `BrokerError` if these partitions cannot be created: their names or the descriptors are taken."""
-        check_descriptors(len(indexes))
+        try:
+            check_descriptors(len(indexes))
+            self._check_names(topic, indexes)
+        except BrokerError as error:
+            # A metadata response has no message, and clients repeat the request.
+            if topic not in self._refused and len(self._refused) < _MAX_LOGGED_REFUSALS:
+                self._refused.add(topic)
+                log.warning("Partitions of topic %s were not created: %s", topic, error)
+            raise
+
+    def _check_names(self, topic: str, indexes: range) -> None:
         names = set(os.listdir(self._directory))
         for index in indexes:
             if (name := plain_name(topic, index)) in names:
