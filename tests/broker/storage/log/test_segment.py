@@ -191,3 +191,19 @@ def test_damaged_offset_is_not_returned(segment: Segment) -> None:
     os.pwrite(segment.fd, struct.pack(">q", 1 << 40), 700)
     with pytest.raises(DamagedSegment, match=f"byte 700: the batch ends at offset {1 << 40}, the segment at 1038"):
         segment.find(1014)
+
+
+def test_iteration_does_not_read_another_file(tmp_path: Path) -> None:
+    """Retention may close a segment between two steps of an iteration, and another file gets its descriptor."""
+    segment = Segment(tmp_path, 0, LogConfig(), NOW_MS, create=True)
+    for number in range(3):
+        put(segment, number, 16_000)
+    headers = segment.iter_headers(0)
+    assert next(headers).base_offset == 0
+    fd = segment.fd
+    segment.close()
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    assert other == fd
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        list(headers)
+    os.close(other)

@@ -257,7 +257,11 @@ class Segment:
     def iter_headers(self, position: int, end: int | None = None) -> Iterator[BatchPosition]:
         """Iterate over the batch headers from `position`, the start of a batch. Raises `DamagedSegment`."""
         end = self.size if end is None else end
-        return iter_batch_headers(partial(os.pread, self.fd), partial(self.path, LOG), position, end)
+        return iter_batch_headers(self._pread, partial(self.path, LOG), position, end)
+
+    def _pread(self, size: int, position: int) -> bytes:
+        # `fd` is read for every call: after `close` another file may have the same number.
+        return os.pread(self.fd, size, position)
 
     def find(self, offset: int) -> int | None:
         """Return the position of the first batch that ends at or after `offset`, or None. Raises `DamagedSegment`."""
