@@ -48,8 +48,6 @@ def test_plain_name_has_topic_and_partition(tmp_path: Path) -> None:
     assert PartitionDirectory.parse(foreign) == PartitionDirectory(foreign, "photos", 2024)
     for name in ("photos", "photos-01", "backup-delete"):
         assert PartitionDirectory.parse(_directory(tmp_path, name)) is None
-    (tmp_path / "file-0").touch()
-    assert PartitionDirectory.parse(tmp_path / "file-0") is None
 
 
 @pytest.mark.parametrize("unfinished", Unfinished)

@@ -48,12 +48,12 @@ class PartitionDirectory(NamedTuple):
 
     @classmethod
     def parse(cls, path: Path) -> Self | None:
-        """Return the partition directory at a path, or None if it is something else."""
+        """Return the partition directory at a path, or None if it is another directory."""
         if match := _UNFINISHED.fullmatch(path.name):
             topic, index, topic_id, unfinished = match.groups()
-            if path.is_dir() and not path.is_symlink() and _is_provable(path, bytes.fromhex(topic_id)):
+            if _is_provable(path, bytes.fromhex(topic_id)):
                 return cls(path, topic, int(index), bytes.fromhex(topic_id), Unfinished(unfinished))
-        elif (match := _PLAIN.fullmatch(path.name)) and path.is_dir():
+        elif match := _PLAIN.fullmatch(path.name):
             return cls(path, match[1], int(match[2]))
         return None
 

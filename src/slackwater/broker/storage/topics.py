@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -145,12 +145,14 @@ class Topics:
         """Open all topics, and finish what a crash has interrupted."""
         log_config(self._settings, {})  # report unusable settings now, not when the first topic is created
         rows = self._read_file()
-        paths = [self._directory / name for name in sorted(os.listdir(self._directory))]
-        directories = [directory for path in paths if (directory := PartitionDirectory.parse(path)) is not None]
+        with os.scandir(self._directory) as entries:
+            names = {entry.name for entry in entries if entry.is_dir()}
+        parsed = (PartitionDirectory.parse(self._directory / name) for name in names)
+        directories = [directory for directory in parsed if directory is not None]
         has_lost_topics = self._add_lost_topics(rows, (each for each in directories if each.unfinished is None))
         unfinished = {(each.topic_id, each.partition): each.path for each in directories if each.unfinished is not None}
         for topic, partitions in rows.values():
-            self._finish_renaming(topic, partitions, unfinished)
+            self._finish_renaming(topic, partitions, names, unfinished)
             self._add(topic)
             self._open(topic, partitions, clean_shutdown=clean_shutdown)
         if has_lost_topics:
@@ -196,12 +198,14 @@ class Topics:
             has_lost_topics = True
         return has_lost_topics
 
-    def _finish_renaming(self, topic: Topic, partitions: int, unfinished: dict[tuple[bytes | None, int], Path]) -> None:
-        """Give the directories of a listed topic their plain names."""
+    def _finish_renaming(
+        self, topic: Topic, partitions: int, names: Set[str], unfinished: dict[tuple[bytes | None, int], Path]
+    ) -> None:
+        """Give the directories of a listed topic their plain names; `names` are those of all directories."""
         for index in range(partitions):
-            path = self._path(topic, index)
-            if path.exists():
+            if plain_name(topic.name, index) in names:
                 continue
+            path = self._path(topic, index)
             renamed = unfinished.pop((topic.topic_id, index), None)
             if renamed is None:
                 log.warning("The partition directory %s is missing. Its records are lost; it starts empty.", path)
@@ -271,9 +275,9 @@ class Topics:
             raise
 
     def _check_names(self, topic: str, indexes: range) -> None:
-        names = set(os.listdir(self._directory))
         for index in indexes:
-            if (name := plain_name(topic, index)) in names:
+            name = plain_name(topic, index)
+            if os.path.lexists(self._directory / name):
                 raise BrokerError(
                     Error.INVALID_TOPIC_EXCEPTION,
                     f"The data directory contains {name!r}, which does not belong to a topic. Move it away, or use "
