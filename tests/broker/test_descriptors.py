@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,22 @@ def test_topic_without_descriptors_is_refused(tmp_path: Path) -> None:
             assert "Traceback" not in broker.log, broker.log
 
     asyncio.run(scenario())
+
+
+def test_start_with_too_few_descriptors_is_one_sentence(tmp_path: Path) -> None:
+    @closing
+    async def scenario() -> None:
+        with BrokerProcess(tmp_path, SETTINGS) as broker:
+            assert await (await broker.connect()).create_topic("t", 100) is Error.NONE
+            broker.stop()
+
+    asyncio.run(scenario())
+    command = [sys.executable, "-m", "slackwater", "broker", "--listen", "127.0.0.1:0", "--data", str(tmp_path)]
+    done = subprocess.run(
+        ["bash", "-c", 'ulimit -n 80 && exec "$@"', "bash", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"slackwater: The logs in {tmp_path} need more file descriptors than the limit of 80 allows. "
+        "Raise the limit (ulimit -n), and start the broker again.\n"
+    )

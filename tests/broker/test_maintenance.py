@@ -130,15 +130,17 @@ def test_topic_is_deleted_while_its_flush_is_pending(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_removed_lock_file_is_restored_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_removed_lock_file_is_restored_and_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("slackwater.broker.maintenance.LOCK_CHECK_S", 0.001)
+
     @closing
     async def scenario(server: Server) -> None:
-        maintenance = Maintenance(server.broker, set())
-        maintenance.check_lock()
         (tmp_path / LOCK).unlink()
-        maintenance.check_lock()
-        maintenance.check_lock()
-        assert (tmp_path / LOCK).exists()
+        async with asyncio.timeout(DEADLINE_S):
+            while not (tmp_path / LOCK).exists():
+                await asyncio.sleep(0.001)
 
     with_server(tmp_path, scenario)
     assert caplog.text.count(f"{tmp_path / LOCK} was removed while the broker was running") == 1

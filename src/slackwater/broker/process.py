@@ -6,7 +6,9 @@ Invariants:
   truncated logs; the caller reports the error.
 """
 
+import errno
 import logging
+import resource
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -60,6 +62,12 @@ async def start_broker(options: BrokerOptions) -> RunningBroker:
             options.directory, options.settings, group_clock=options.group_clock, advertised=options.advertised
         )
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            raise UsageError(
+                f"The logs in {options.directory} need more file descriptors than the limit of {limit} allows. "
+                "Raise the limit (ulimit -n), and start the broker again."
+            ) from error
         raise UsageError(
             f"The data directory {options.directory} cannot be opened: {error.strerror or error} ({error.filename}). "
             "Use another directory, or fix this one."

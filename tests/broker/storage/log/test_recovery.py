@@ -1,15 +1,19 @@
 """Tests of recovery: what is scanned and what is truncated."""
 
+import os
+import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slackwater.broker.storage.log.checkpoint import FILE, Checkpoint
-from slackwater.broker.storage.log.files import LOG, SNAPSHOT, with_suffix
+from slackwater.broker.storage.log.files import LOG, SNAPSHOT, SWAP, with_suffix
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.recovery import TruncatedTail
+from slackwater.broker.storage.log.validation import Rejection
+from slackwater.group.errors import Error
 from slackwater.wire.records.batch import RecordBatch
 
 from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, reopen
@@ -222,3 +226,78 @@ def test_appends_continue_after_truncation(tmp_path: Path) -> None:
     assert again.append(batch(), NOW_MS) == AppendInfo(18, 18, -1, 0)
     fill(again, 40)
     assert [record.offset for record in contents(reopen(again))] == list(range(59))
+
+
+@pytest.mark.parametrize("length", [-12, 0, 1 << 30])
+@pytest.mark.parametrize("number", [0, 1, 19])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_damaged_swap_file_replaces_no_segment(tmp_path: Path, length: int, number: int, is_replaced: bool) -> None:
+    log = opened(tmp_path)
+    fill(log, 50)
+    log.close()
+    path = with_suffix(tmp_path, LOG)[0]
+    data = bytearray(path.read_bytes())
+    data[number * 100 + 8 : number * 100 + 12] = struct.pack(">i", length)
+    path.with_name(path.name + SWAP).write_bytes(data)
+    if is_replaced:
+        path.unlink()
+    again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
+    assert [segment.base_offset for segment in again.segments] == [0, 20, 40]
+    assert not list(tmp_path.glob("*" + SWAP))
+    assert isinstance(again.read(20, 1000), memoryview)
+    result = again.read(number, 1000)
+    assert isinstance(result, Rejection) == is_replaced
+    if isinstance(result, Rejection):
+        assert result.error is Error.CORRUPT_MESSAGE
+    again.close()
+
+
+def test_damaged_checkpoint_is_ignored_and_reported(tmp_path: Path) -> None:
+    log = opened(tmp_path, replace(SMALL, cleanup_policy=frozenset({"delete"})))
+    fill(log, 50)
+    assert log.delete_records(5) == 5
+    log.close()
+    assert opened(tmp_path).log_start_offset == 5
+    text = (tmp_path / FILE).read_text()
+    (tmp_path / FILE).write_text(text.replace("log-start-offset 5", "log-start-offset 45"))
+    again = opened(tmp_path)
+    assert (again.log_start_offset, again.log_end_offset, len(contents(again))) == (0, 50, 50)
+    assert again.warnings == [
+        f"Ignored {tmp_path / FILE}, which is missing or damaged; deleted records may be readable again."
+    ]
+    again.close()
+
+
+def test_damage_before_snapshot_offset_is_reported(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for sequence in range(40):
+        appended_batch = batch(producer_id=7, epoch=0, sequence=sequence)
+        assert isinstance(log.append(appended_batch, NOW_MS), AppendInfo)
+    log.close()
+    for path in with_suffix(tmp_path, SNAPSHOT).values():
+        path.unlink()
+    first = with_suffix(tmp_path, LOG)[0]
+    data = bytearray(first.read_bytes())
+    data[8:12] = bytes(4)
+    first.write_bytes(data)
+    again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
+    (warning,) = again.warnings
+    assert warning == (
+        "Sequence numbers of idempotent producers may be lost: "
+        f"{first} is damaged at byte 0: no record batch starts there (magic 2, length 0)."
+    )
+    assert again.producers.producers[7].last.last_sequence == 39
+    again.close()
+
+
+def test_failed_open_leaves_no_descriptor(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 50)
+    log.close_unclean()
+    path = list(with_suffix(tmp_path, LOG).values())[1]
+    path.unlink()
+    path.mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(IsADirectoryError):
+        opened(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before

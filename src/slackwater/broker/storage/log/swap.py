@@ -94,7 +94,10 @@ def finish_pending(directory: Path) -> None:
         if name.endswith((DELETED, CLEANED, TEMPORARY)):
             (directory / name).unlink()
     for base_offset, path in with_suffix(directory, LOG + SWAP).items():
-        end_offset = max(_next_offset(path), base_offset + 1)
+        next_offset, is_damaged = _next_offset(path)
+        if is_damaged and (directory / file_name(base_offset, LOG)).exists():
+            continue  # the oldest of the replaced segments still exists, and with it all others
+        end_offset = max(next_offset, base_offset + 1)
         for offset in with_suffix(directory, LOG):
             if base_offset <= offset < end_offset:
                 for kind in reversed(SEGMENT_SUFFIXES):
@@ -108,11 +111,14 @@ def finish_pending(directory: Path) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
-def _next_offset(path: Path) -> int:
-    """Return the offset after the last batch of a segment file, or after the last one before a damaged batch."""
+def _next_offset(path: Path) -> tuple[int, bool]:
+    """Return the offset after the last batch, or before the first damaged one, and whether there is a damaged one."""
     next_offset = 0
-    with path.open("rb") as file, contextlib.suppress(DamagedSegment):  # reported when it is read
+    with path.open("rb") as file:
         fd = file.fileno()
-        for header in iter_batch_headers(partial(os.pread, fd), lambda: path, 0, os.fstat(fd).st_size):
-            next_offset = header.last_offset + 1
-    return next_offset
+        try:
+            for header in iter_batch_headers(partial(os.pread, fd), lambda: path, 0, os.fstat(fd).st_size):
+                next_offset = header.last_offset + 1
+        except DamagedSegment:
+            return next_offset, True
+    return next_offset, False
