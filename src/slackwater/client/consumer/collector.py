@@ -49,6 +49,7 @@ class RecordCollector:
         self._readable = readable
         self._on_records = on_records
         self._on_error = on_error
+        self._last: PartitionState | None = None  # the partition of the last record
 
     def has_records(self) -> bool:
         """Whether a call would return records or raise an error. Called with the lock held."""
@@ -64,8 +65,23 @@ class RecordCollector:
                 break
             decode = partial(decode_records, state.partition, check_crcs=self._check_crcs)
             taken = self._take_or_defer(state, decode, _is_records, max_records - len(records), has_more=bool(records))
-            records += taken or ()
+            if taken:
+                records += taken
+                self._last = state
         return records or None
+
+    def take_decoded(self) -> ConsumerRecord | None:
+        """Return the next record of the last partition if it is decoded, or None. Called with the lock held."""
+        state = self._last
+        if state is None or state.paused or self._positions.get(state.partition) is not state:
+            return None
+        readable, decoded = self._readable(), state.decoded
+        if not isinstance(decoded, DecodedRecords) or (readable is not None and state.partition not in readable):
+            return None
+        record: ConsumerRecord
+        for record in self._advance(state, decoded, 1):
+            return record
+        return None
 
     def collect_table(self, max_rows: int, headers: bool) -> "pa.Table | None":
         """Return up to `max_rows` rows, partition by partition, or None. Called without the lock."""

@@ -3,8 +3,10 @@
 Invariants:
 - KIP-62: heartbeats run on the network thread; joins, listeners and errors belong to the thread that polls.
 - One thread at a time may call a consumer. `wakeup`, `stop` and `metrics` may be called from any thread.
-- Records that a poll returned count as consumed from the next poll on. Auto-commit commits them in polls, before
-  partitions are revoked, and in `close`.
+- Records that a poll returned count as consumed from the next poll on; a record of an iteration counts when the next one
+  is requested. Auto-commit commits consumed records in polls, before partitions are revoked, and in `close`.
+- `close` counts the records that were returned last as consumed, unless an exception ended the `with` block or is being
+  handled.
 - Listeners and commit callbacks run on the thread that polls, without the lock. Listeners may commit, seek and pause.
 - An unreachable cluster is retried forever and logged. A call that needs a response raises `ClientTimeoutError`, which
   names the bootstrap servers.
@@ -14,6 +16,7 @@ Invariants:
 import asyncio
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,24 +91,33 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(CLOSE_TIMEOUT_S, None, has_failed=error is not None)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while not self._closed:
-            yield from self.poll(1.0)
+            with self._call():
+                record = self.engine.poll_record(1.0)
+            if record is not None:
+                yield record
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave_group: bool | None = None) -> None:
         """Commit consumed offsets, leave the group, and close all connections.
 
         A static member stays in its group until its session expires, so that it can return. Pass `leave_group=True` if
         it will not return; pass `leave_group=False` to let any member stay.
+
+        Inside an `except` or `finally` block that handles an exception, the records that were returned last are not
+        committed: the exception may have interrupted their processing.
         """
+        self._close(timeout, leave_group, has_failed=sys.exception() is not None)
+
+    def _close(self, timeout: float, leave_group: bool | None, *, has_failed: bool) -> None:
         if self._closed:
             return
         with self._call():
             self.engine.not_in_listener("close()")
             try:
-                self.engine.leave_group(timeout, leave_group)
+                self.engine.leave_group(timeout, leave_group, has_failed=has_failed)
             finally:
                 self._closed = True
                 self.engine.close()

@@ -63,6 +63,7 @@ log = logging.getLogger("slackwater.client.consumer.consumer")
 T = TypeVar("T")
 _MAX_WAIT_S: Final = 3600.0
 _EVENTS_TIMEOUT_S: Final = 1.0
+_MAX_UNPOLLED_S: Final = 0.1  # how long an iteration returns decoded records without a poll
 
 
 class ConsumerEngine:
@@ -88,6 +89,7 @@ class ConsumerEngine:
         self._woken = False
         self._returned: dict[TopicPartition, OffsetAndMetadata] = {}  # counts as consumed from the next poll on
         self._max_poll_records = int_value(values, "max.poll.records")
+        self._poll_again_at = 0.0  # until then an iteration returns decoded records without a poll
         prefix = consumer_prefix(self.client_id, group_id, instance_id)
         brokers = replace(cluster_config(values, self.client_id), log_prefix=prefix)
         member = member_config(values, self.client_id, assignors) if group_id else None
@@ -148,12 +150,16 @@ class ConsumerEngine:
         self.network.run(self.cluster.close())
         self.network.close()
 
-    def leave_group(self, timeout: float, leave_group: bool | None) -> None:
-        """Commit consumed offsets, call the listener, and leave the group if the member should."""
+    def leave_group(self, timeout: float, leave_group: bool | None, *, has_failed: bool) -> None:
+        """Commit consumed offsets, call the listener, and leave the group if the member should.
+
+        With `has_failed`, the records that the application received last do not count as consumed.
+        """
         membership = self.membership
         if membership is None:
             return
-        self.mark_returned_as_consumed()
+        if not has_failed:
+            self.mark_returned_as_consumed()
         member, deadline = membership.member, time.monotonic() + timeout
         timeout_ms = int(timeout * 1000)
         membership.call_member(
@@ -177,6 +183,22 @@ class ConsumerEngine:
     def poll_records(self, timeout: float) -> list[ConsumerRecord] | None:
         """Poll for up to max.poll.records records."""
         return self._poll(timeout, partial(self._collector.collect_records, self._max_poll_records))
+
+    def poll_record(self, timeout: float) -> ConsumerRecord | None:
+        """Poll for one record; the records after it stay unread."""
+        if (record := self._next_decoded()) is not None:
+            return record
+        records = self._poll(timeout, partial(self._collector.collect_records, 1))
+        self._poll_again_at = time.monotonic() + _MAX_UNPOLLED_S
+        return records[0] if records else None
+
+    def _next_decoded(self) -> ConsumerRecord | None:
+        """Return the next record without a poll, which takes ten times as long; None if a poll is due."""
+        with self.mutex:
+            if self.is_in_listener or self._has_work(self.membership) or time.monotonic() >= self._poll_again_at:
+                return None
+            self.mark_returned_as_consumed()
+            return self._collector.take_decoded()
 
     def poll_table(self, timeout: float, max_rows: int, headers: bool) -> "pa.Table | None":
         """Poll for an Arrow table."""
