@@ -141,6 +141,8 @@ public final class ClientDriver {
                 Member closed = members.remove(command.get("member").asText());
                 closed.close();
                 return closed.snapshot();
+            case "loop":
+                return loop(topic, group, command.get("end").asText());
             case "produce":
                 return produce(topic, command.get("records"), command.get("codec").asText());
             case "read":
@@ -193,6 +195,48 @@ public final class ClientDriver {
 
     private static <T> T get(Future<T> future) throws Exception {
         return future.get(COMMAND_MS, TimeUnit.MILLISECONDS);
+    }
+
+    // --- loops -----------------------------------------------------------------------------------------------------
+
+    private static final class Failed extends RuntimeException {}
+
+    private final List<KafkaConsumer<byte[], byte[]>> leftOpen = new ArrayList<>();
+
+    /** A program as users write it; line.py describes it. The Java client has only batches. */
+    private Object loop(String topic, String group, String end) throws Exception {
+        Map<String, Object> settings = Map.of(
+            "bootstrap.servers", bootstrap,
+            "group.id", group,
+            "auto.offset.reset", "earliest",
+            "enable.auto.commit", !end.equals("commit"),
+            "auto.commit.interval.ms", 200);
+        KafkaConsumer<byte[], byte[]> consumer =
+            new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        leftOpen.add(consumer);
+        consumer.subscribe(List.of(topic));
+        try {
+            int number = 0;
+            while (number < 4) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(1))) {
+                    if (++number == 4) {
+                        switch (end) {
+                            case "raise" -> throw new Failed();
+                            case "commit" -> consumer.commitSync();
+                            case "hold" -> Thread.sleep(2_000);
+                            default -> { }
+                        }
+                        break;
+                    }
+                }
+            }
+        } catch (Failed failed) {
+            consumer.close();
+        }
+        if (end.equals("break")) {
+            consumer.close();
+        }
+        return null;
     }
 
     // --- members ---------------------------------------------------------------------------------------------------

@@ -32,10 +32,14 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import for_code
 
 from tests.interop.drivers.line import (
+    AUTO_COMMIT_MS,
     COMMAND_S,
     HEARTBEAT_MS,
+    HOLD_S,
+    LAST_RECORD,
     METADATA_MS,
     POLL_S,
+    Failed,
     MemberHistory,
     Record,
     data,
@@ -87,6 +91,13 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._history.event("revoked", map(name, revoked))
 
 
+async def _batches(consumer: Any) -> AsyncIterator[Any]:
+    while True:
+        for records in (await consumer.getmany(timeout_ms=1000)).values():
+            for message in records:
+                yield message
+
+
 class AioMember:
     """An AIOKafkaConsumer in a group, and the task that polls it."""
 
@@ -125,6 +136,7 @@ class Aio:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.members: dict[str, AioMember] = {}
+        self.left_open: list[object] = []  # consumers of `loop`
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self.admin = self._do(self._start_admin())
@@ -171,6 +183,34 @@ class Aio:
             return aio_member
 
         self.members[member] = self._do(start())
+
+    def loop(self, topic: str, group: str, style: str, end: str) -> None:
+        self._do(self._loop_to(topic, group, style, end))
+
+    async def _loop_to(self, topic: str, group: str, style: str, end: str) -> None:
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=end != "commit",
+            auto_commit_interval_ms=AUTO_COMMIT_MS,
+        )
+        await consumer.start()
+        try:
+            number = 0
+            async for _ in consumer if style == "single" else _batches(consumer):
+                number += 1
+                if number == LAST_RECORD:
+                    if end == "raise":
+                        raise Failed
+                    await (consumer.commit() if end == "commit" else asyncio.sleep(HOLD_S if end == "hold" else 0))
+                    break
+        except Failed:
+            await consumer.stop()
+        if end == "break":
+            await consumer.stop()
+        self.left_open.append(consumer)
 
     def snapshot(self, member: str) -> dict[str, Any]:
         return self.members[member].history.snapshot()

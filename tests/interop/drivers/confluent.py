@@ -1,7 +1,7 @@
 """confluent-kafka (librdkafka), controlled by lines: `python -m tests.interop.drivers.confluent HOST:PORT`."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -20,14 +20,17 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.interop.drivers.line import (
+    AUTO_COMMIT_MS,
     COMMAND_S,
     HEARTBEAT_MS,
     METADATA_MS,
     POLL_S,
     Driver,
+    Failed,
     Member,
     Record,
     data,
+    process,
     record,
     serve,
     split,
@@ -60,6 +63,15 @@ def to_records(messages: Iterable[Message]) -> list[Record]:
             raise KafkaException(error)
         records.append(to_record(message))
     return records
+
+
+def _messages(consumer: Consumer, count: int) -> Iterator[Message]:
+    while True:
+        if count == 1:
+            message = consumer.poll(1.0)
+            yield from [message] if message is not None else []
+        else:
+            yield from consumer.consume(count, 1.0)
 
 
 class ConfluentMember(Member):
@@ -146,6 +158,26 @@ class Confluent(Driver):
         if instance is not None:
             settings["group.instance.id"] = instance
         self.members[member] = ConfluentMember(topics or [pattern or ""], settings)
+
+    def loop(self, topic: str, group: str, style: str, end: str) -> None:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": end != "commit",
+            "auto.commit.interval.ms": AUTO_COMMIT_MS,
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe([topic])
+        try:
+            for number, _ in enumerate(_messages(consumer, 1 if style == "single" else 500), 1):
+                if process(number, end, lambda: consumer.commit(asynchronous=False)):
+                    break
+        except Failed:
+            consumer.close()
+        if end == "break":
+            consumer.close()
+        self.left_open.append(consumer)
 
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         producer = Producer(

@@ -1,7 +1,7 @@
 """kafka-python, controlled by lines: `python -m tests.interop.drivers.kafka_python HOST:PORT`."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import (
@@ -22,14 +22,17 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.structs import OffsetAndMetadata
 
 from tests.interop.drivers.line import (
+    AUTO_COMMIT_MS,
     COMMAND_S,
     HEARTBEAT_MS,
     METADATA_MS,
     POLL_S,
     Driver,
+    Failed,
     Member,
     Record,
     data,
+    process,
     record,
     serve,
     split,
@@ -152,6 +155,25 @@ class KafkaPython(Driver):
             "enable_auto_commit": False,
         }
         self.members[member] = KafkaPythonMember(topics, pattern, settings)
+
+    def loop(self, topic: str, group: str, style: str, end: str) -> None:
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=end != "commit",
+            auto_commit_interval_ms=AUTO_COMMIT_MS,
+        )
+        try:
+            for number, _ in enumerate(consumer if style == "single" else _batches(consumer), 1):
+                if process(number, end, consumer.commit):
+                    break
+        except Failed:
+            consumer.close()
+        if end == "break":
+            consumer.close()
+        self.left_open.append(consumer)
 
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         producer = KafkaProducer(
@@ -290,6 +312,12 @@ class KafkaPython(Driver):
             "controller": description["controller_id"],
             "nodes": [f"{broker['host']}:{broker['port']}" for broker in description["brokers"]],
         }
+
+
+def _batches(consumer: Any) -> Iterator[Any]:
+    while True:
+        for records in consumer.poll(timeout_ms=1000).values():
+            yield from records
 
 
 def _raise_first(results: Iterable[Any]) -> None:

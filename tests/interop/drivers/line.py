@@ -12,6 +12,10 @@ Invariants:
 - Callbacks without partitions are left out, because not all clients make them. Each callback has a time in nanoseconds
   of the machine's monotonic clock, which all programs share.
 - `assignor` is a name, or several separated by commas in order of preference.
+- `loop` runs a program as users write it, on the thread of the command: `style` is `single` (one record at a time) or
+  `batch` (a poll of many records). In its fourth record it leaves the loop and closes the consumer (`end` = break),
+  raises an exception and closes the consumer (raise), commits (commit), or works for HOLD_S (hold). After commit and hold
+  the consumer stays open, as in a process that crashes. Only commit is without auto-commit.
 """
 
 import json
@@ -28,6 +32,9 @@ POLL_S: Final = 0.05
 COMMAND_S: Final = 40.0
 HEARTBEAT_MS: Final = 200
 METADATA_MS: Final = 500
+LAST_RECORD: Final = 4
+HOLD_S: Final = 2.0
+AUTO_COMMIT_MS: Final = 200
 Record = dict[str, Any]
 
 
@@ -66,6 +73,24 @@ def record(
         "headers": [[name, text(content)] for name, content in headers or ()],
         "timestamp": timestamp,
     }
+
+
+class Failed(Exception):
+    """The body of a `loop` failed."""
+
+
+def process(number: int, end: str, commit: Callable[[], object]) -> bool:
+    """The body of a `loop` for its record of this number; return whether the loop is left."""
+    if number < LAST_RECORD:
+        return False
+    match end:
+        case "raise":
+            raise Failed
+        case "commit":
+            commit()
+        case "hold":
+            time.sleep(HOLD_S)
+    return True
 
 
 class MemberHistory:
@@ -196,6 +221,7 @@ class Driver(ABC):
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.members: dict[str, Member] = {}
+        self.left_open: list[object] = []  # consumers of `loop`
 
     @abstractmethod
     def join(

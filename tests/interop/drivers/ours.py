@@ -1,23 +1,26 @@
 """Our consumer, controlled by lines like the stock clients: `python -m tests.interop.drivers.ours HOST:PORT`.
 
-It only hosts members of groups; the other client in the group creates topics and records.
+It hosts members of groups and runs loops; the other client creates topics and records.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
 
 from slackwater import Consumer
-from slackwater.client.consumer.consumer import OffsetAndMetadata, RebalanceListener
+from slackwater.client.consumer.consumer import ConsumerRecord, OffsetAndMetadata, RebalanceListener
 from slackwater.group.errors import BrokerError
 from slackwater.group.member.metrics import COORDINATOR_GROUP
 from slackwater.group.topic_partition import TopicPartition
 from tests.interop.drivers.line import (
+    AUTO_COMMIT_MS,
     HEARTBEAT_MS,
     METADATA_MS,
     POLL_S,
     Driver,
+    Failed,
     Member,
     Record,
+    process,
     record,
     serve,
     split,
@@ -132,6 +135,31 @@ class Ours(Driver):
         consumer = self.members[member]
         assert isinstance(consumer, OurMember)
         return dict(consumer.call(consumer.metrics))
+
+    def loop(self, topic: str, group: str, style: str, end: str) -> None:
+        settings: dict[str, object] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": end != "commit",
+            "auto.commit.interval.ms": AUTO_COMMIT_MS,
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe([topic])
+        try:
+            for number, _ in enumerate(consumer if style == "single" else _batches(consumer), 1):
+                if process(number, end, consumer.commit):
+                    break
+        except Failed:
+            consumer.close()
+        if end == "break":
+            consumer.close()
+        self.left_open.append(consumer)
+
+
+def _batches(consumer: Consumer) -> Iterator[ConsumerRecord]:
+    while True:
+        yield from consumer.poll(1.0)
 
 
 if __name__ == "__main__":
