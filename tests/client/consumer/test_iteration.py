@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import pytest
@@ -16,7 +16,17 @@ from tests.client.clusters import ClusterUnderTest
 from tests.client.helpers import TIMEOUT_S, consumer, fill, numbers, poll_until, read, wait_for
 
 COUNT = 10
-Stopped = ValueError("stopped")
+
+
+class Stopped(Exception):
+    """The processing of a record failed."""
+
+
+@contextlib.contextmanager
+def stopped() -> Iterator[None]:
+    """The body has to fail."""
+    with pytest.raises(Stopped):
+        yield
 
 
 @pytest.fixture
@@ -60,14 +70,14 @@ def test_break_after_four_records_commits_four(cluster: ClusterUnderTest, topic:
 
 @pytest.mark.old_kafka
 def test_exception_in_fourth_record_commits_three(cluster: ClusterUnderTest, topic: str) -> None:
-    with pytest.raises(ValueError, match="stopped"), subscribed(cluster, topic) as client:
+    with stopped(), subscribed(cluster, topic) as client:
         take(client, 4)
         raise Stopped
     assert committed(cluster, topic) == 3
 
 
 def test_exception_in_first_record_commits_nothing(cluster: ClusterUnderTest, topic: str) -> None:
-    with pytest.raises(ValueError, match="stopped"), subscribed(cluster, topic) as client:
+    with stopped(), subscribed(cluster, topic) as client:
         for _record in client:
             raise Stopped
     assert committed(cluster, topic) is None
@@ -90,7 +100,7 @@ def test_close_in_finally_of_an_exception_commits_three(cluster: ClusterUnderTes
         finally:
             client.close()
 
-    with pytest.raises(ValueError, match="stopped"):
+    with pytest.raises(Stopped):
         process()
     assert committed(cluster, topic) == 3
 
@@ -98,7 +108,7 @@ def test_close_in_finally_of_an_exception_commits_three(cluster: ClusterUnderTes
 def test_normal_with_block_inside_an_except_block_commits_four(cluster: ClusterUnderTest, topic: str) -> None:
     try:
         raise Stopped
-    except ValueError:
+    except Stopped:
         with subscribed(cluster, topic) as client:
             take(client, 4)
     assert committed(cluster, topic) == 4
@@ -125,14 +135,14 @@ def test_second_loop_continues_after_the_first(cluster: ClusterUnderTest, topic:
 def test_exception_after_poll_does_not_commit_its_records(
     cluster: ClusterUnderTest, topic: str, poll: Callable[[Consumer], object]
 ) -> None:
-    with pytest.raises(ValueError, match="stopped"), subscribed(cluster, topic) as client:
+    with stopped(), subscribed(cluster, topic) as client:
         poll(client)
         raise Stopped
     assert committed(cluster, topic) is None
 
 
 def test_records_of_earlier_polls_are_committed_on_exception(cluster: ClusterUnderTest, topic: str) -> None:
-    with pytest.raises(ValueError, match="stopped"), subscribed(cluster, topic, max_poll_records=4) as client:
+    with stopped(), subscribed(cluster, topic, max_poll_records=4) as client:
         read(client, 8)
         raise Stopped
     assert committed(cluster, topic) == 4
@@ -149,7 +159,7 @@ def test_normal_close_commits_polled_records(cluster: ClusterUnderTest, topic: s
 
 @pytest.mark.old_kafka
 def test_commit_in_loop_commits_up_to_the_current_record(cluster: ClusterUnderTest, topic: str) -> None:
-    with pytest.raises(ValueError, match="stopped"), subscribed(cluster, topic, enable_auto_commit=False) as client:
+    with stopped(), subscribed(cluster, topic, enable_auto_commit=False) as client:
         for record in client:
             client.commit()
             assert committed(cluster, topic) == record.offset + 1

@@ -14,8 +14,8 @@ Invariants:
 - `assignor` is a name, or several separated by commas in order of preference.
 - `loop` runs a program as users write it, on the thread of the command: `style` is `single` (one record at a time) or
   `batch` (a poll of many records). In its fourth record it leaves the loop and closes the consumer (`end` = break),
-  raises an exception and closes the consumer (raise), commits (commit), or works for HOLD_S (hold). After commit and hold
-  the consumer stays open, as in a process that crashes. Only commit is without auto-commit.
+  raises an exception and closes the consumer (raise), commits (commit), or works for HOLD_S (hold). After commit and
+  hold the consumer stays open, as in a process that crashes. Only commit is without auto-commit.
 """
 
 import json

@@ -3,8 +3,8 @@
 Invariants:
 - KIP-62: heartbeats run on the network thread; joins, listeners and errors belong to the thread that polls.
 - One thread at a time may call a consumer. `wakeup`, `stop` and `metrics` may be called from any thread.
-- Records that a poll returned count as consumed from the next poll on; a record of an iteration counts when the next one
-  is requested. Auto-commit commits consumed records in polls, before partitions are revoked, and in `close`.
+- Records that a poll returned count as consumed from the next poll on; a record of an iteration counts when the next
+  one is requested. Auto-commit commits consumed records in polls, before partitions are revoked, and in `close`.
 - `close` counts the records that were returned last as consumed, unless an exception ended the `with` block or is being
   handled.
 - Listeners and commit callbacks run on the thread that polls, without the lock. Listeners may commit, seek and pause.
@@ -54,7 +54,7 @@ from slackwater.group.topic_partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    from slackwater.client.consumer.runner import Handler
+    from slackwater.client.consumer.workers import Handler
 
 log = logging.getLogger("slackwater.client.consumer.consumer")
 CLOSE_TIMEOUT_S: Final = 30.0
@@ -245,8 +245,9 @@ class Consumer:
         stop_timeout_s: float = 30.0,
         **limits: int,
     ) -> None:
-        """Pass every record to `handler` in worker threads, and commit handled records, until `stop`.
+        """Pass every record to `handler` in `workers` threads, and commit handled records, until `stop`.
 
+        If the handler is a coroutine function, up to `workers` coroutines run in one event loop on its own thread.
         `order` is partition, key or none: records of one partition or key are handled in order. A record that failed
         `max_attempts` times, or once with an error of `no_retry`, goes to the dead-letter topic; without one, this
         raises `HandlerFailedError`. `limits` are fields of `WorkConfig`, for example `high_water_records`.

@@ -1,8 +1,8 @@
-"""`Consumer.run`: worker threads handle records while the consumer keeps polling.
+"""`Consumer.run`: workers handle records while the consumer keeps polling.
 
 Invariants:
 - The work scheduler (group.work) decides which record a worker handles next and what may be committed. This module
-  provides its threads and its timer. All scheduler calls hold the consumer's lock, so a commit, a worker's result and a
+  provides its workers and its timer. All scheduler calls hold the consumer's lock, so a commit, a worker's result and a
   rebalance never wait for each other.
 - The thread that called `run` only polls. A handler may take any time: heartbeats and polls continue, its partition is
   paused when enough records wait, and its record is committed when it is done.
@@ -17,7 +17,6 @@ Invariants:
 """
 
 import logging
-import queue
 import random
 import signal
 import threading
@@ -35,6 +34,7 @@ from slackwater.client.consumer.dead_letters import DeadLetterWriter, is_permane
 from slackwater.client.consumer.rebalance_listener import RebalanceListener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.consumer.run_context import RunContext
+from slackwater.client.consumer.workers import Handler, UnawaitedHandlerError, make_workers
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.member import Wakeup
 from slackwater.group.messages import OffsetToCommit
@@ -54,14 +54,12 @@ from slackwater.group.work.effects import (
 from slackwater.group.work.scheduler import WorkScheduler
 
 log = logging.getLogger("slackwater.client.consumer.runner")
-Handler = Callable[[ConsumerRecord], object]
 Effects = list[WorkEffect[ConsumerRecord]]
 Scheduler = WorkScheduler[ConsumerRecord]
 POLL_TIMEOUT_S: Final = 1.0
 STOP_POLL_TIMEOUT_S: Final = 0.05
 COMMIT_TIMEOUT_S: Final = 10.0
 GRACE_S: Final = 1.0  # the scheduler's own deadline comes first
-JOIN_TIMEOUT_S: Final = 1.0
 _NOT_LIMITS: Final = ("after_last_attempt", "auto_commit_interval_ms", "retry_backoff_jitter")
 
 
@@ -131,7 +129,6 @@ class Runner:
     def __init__(self, context: RunContext, handler: Handler, options: RunOptions) -> None:
         self._context = context
         self._lock = context.lock
-        self._handler = handler
         self._no_retry = options.no_retry
         self._dead_letters: DeadLetterWriter | None = None
         if options.dead_letter_topic:
@@ -141,14 +138,13 @@ class Runner:
         self._drain_timeout_s = context.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
         self._stop_timeout_s = options.stop_timeout_s
         self._scheduler: Scheduler = WorkScheduler(options.work_config(context.auto_commit_interval_ms))
-        self._tasks: queue.SimpleQueue[StartTask[ConsumerRecord] | None] = queue.SimpleQueue()
+        self._workers = make_workers(handler, options.workers, context.client_id, self._finish, self._fail)
         self._results: deque[int] = deque()  # finished tasks that were not reported to the scheduler yet
         self._reporting = threading.Lock()
-        self._threads: list[threading.Thread] = []
         self._first_offsets: dict[TopicPartition, int] = {}  # of the current assignment
         self._drained_offsets: dict[TopicPartition, int] = {}  # the first offset that was not handled
         self._paused: set[TopicPartition] = set()
-        self._failure: HandlerFailedError | DeadLetterError | None = None
+        self._failure: SlackwaterError | None = None
         self._stopping = False
         self._timer: TimerHandle | None = None
         self._timer_due_ms: int | None = None
@@ -183,10 +179,7 @@ class Runner:
             signal.signal(signal.SIGTERM, previous)
 
     def _start(self) -> None:
-        for number in range(1, self._scheduler.config.workers + 1):
-            thread = threading.Thread(target=self._work, name=f"{self._context.client_id}-worker-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        self._workers.start()
         if self._dead_letters is not None:
             self._dead_letters.start(self._on_dead_letter)
         with self._lock:
@@ -212,7 +205,9 @@ class Runner:
             with self._lock:
                 self._call(lambda work, now_ms: work.on_lost(work.partitions, now_ms))
                 self._seek_to_first_unprocessed()
-            self._end_threads()
+            self._workers.stop()
+            if self._dead_letters is not None:
+                self._dead_letters.stop()
 
     def _is_draining(self) -> bool:
         with self._lock:
@@ -231,15 +226,6 @@ class Runner:
     def _seek_to_first_unprocessed(self) -> None:
         self._context.set_paused(self._paused, paused=False)
         self._context.seek_back(self._first_offsets | self._drained_offsets)
-
-    def _end_threads(self) -> None:
-        for _ in self._threads:
-            self._tasks.put(None)
-        deadline = time.monotonic() + JOIN_TIMEOUT_S
-        for thread in self._threads:  # a thread whose handler still runs ends after it
-            thread.join(max(deadline - time.monotonic(), 0.0))
-        if self._dead_letters is not None:
-            self._dead_letters.stop()
 
     # --- rebalances, on the polling thread ----------------------------------------------------------------------------
 
@@ -297,22 +283,6 @@ class Runner:
                     ends[partition] = position
             self._call(lambda work, now_ms: work.on_records(records, now_ms, ends))
 
-    def _work(self) -> None:
-        """Run one worker. If a result allows the next record to start, the same worker continues with it."""
-        handler, finish = self._handler, self._finish
-        task: StartTask[ConsumerRecord] | None = None
-        while True:
-            if task is None:
-                task = self._tasks.get()
-                if task is None:
-                    return
-            try:
-                handler(task.record)
-            except BaseException as error:
-                task = self._fail(task, error)
-            else:
-                task = finish(task.task_id)
-
     def _finish(self, task_id: int) -> StartTask[ConsumerRecord] | None:
         """Report a handled record and return the next task of this worker.
 
@@ -346,6 +316,9 @@ class Runner:
         log.warning("Attempt %d at %s, offset %d, failed: %r", task.attempt, partition, offset, error)
         retriable, jitter = not isinstance(error, self._no_retry), random.random()
         with self._lock:
+            if isinstance(error, UnawaitedHandlerError):  # no record was handled: commit none, write no dead letter
+                self._end_with(error)
+                self._call(lambda work, now_ms: work.on_lost(work.partitions, now_ms))
             return self._call(
                 lambda work, now_ms: work.on_failed(task.task_id, error, now_ms, retriable=retriable, random=jitter),
                 first_task_for_this_worker=True,
@@ -384,7 +357,7 @@ class Runner:
                 if first_task_for_this_worker and first is None:
                     first = effect
                 else:
-                    self._tasks.put(effect)
+                    self._workers.put(effect)
             else:
                 self._apply(effect)
         return first
@@ -406,11 +379,11 @@ class Runner:
             case StopProcessing():
                 self._end_with(HandlerFailedError(effect.record, effect.error, effect.attempts), effect.error)
             case AbandonTasks():
-                log.warning("%d handlers still run although their partitions were revoked.", len(effect.task_ids))
+                self._workers.abandon(effect.task_ids)
             case StartTask():
-                self._tasks.put(effect)
+                self._workers.put(effect)
 
-    def _end_with(self, failure: HandlerFailedError | DeadLetterError, cause: BaseException) -> None:
+    def _end_with(self, failure: SlackwaterError, cause: BaseException | None = None) -> None:
         if self._failure is None:
             self._failure = failure
             self._failure.__cause__ = cause
