@@ -1,10 +1,12 @@
 """Client settings: parsing, defaults and errors."""
 
 import logging
+import re
+from collections.abc import Callable
 
 import pytest
 
-from slackwater import Consumer, Producer
+from slackwater import Admin, Consumer, Producer
 from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS, parse_settings
 from slackwater.group.errors import UsageError
 
@@ -24,8 +26,8 @@ def test_defaults_match_kafka() -> None:
 @pytest.mark.parametrize(
     ("table", "foreign"),
     [
-        (CONSUMER_SETTINGS, ["linger.ms", "acks", "batch.size", "key.deserializer", "queued.max.messages.kbytes"]),
-        (PRODUCER_SETTINGS, ["group.id", "session.timeout.ms", "auto.offset.reset", "value.serializer"]),
+        (CONSUMER_SETTINGS, ["linger.ms", "acks", "batch.size", "key.serializer", "queued.max.messages.kbytes"]),
+        (PRODUCER_SETTINGS, ["group.id", "session.timeout.ms", "auto.offset.reset", "value.deserializer"]),
     ],
 )
 def test_settings_of_other_clients_are_ignored(table: object, foreign: list[str]) -> None:
@@ -36,12 +38,12 @@ def test_settings_of_other_clients_are_ignored(table: object, foreign: list[str]
 
 
 def test_shared_settings_work_for_both_clients(caplog: pytest.LogCaptureFixture) -> None:
-    shared = SERVERS | {"group.id": "g", "linger.ms": "3", "ssl.truststore.location": "/x"}
+    shared = SERVERS | {"group.id": "g", "linger.ms": "3", "metric.reporters": "x"}
     with caplog.at_level(logging.INFO, "slackwater"):
         Producer(shared).close()
         Consumer(shared).close()
-    assert "ignored: group.id, ssl.truststore.location." in caplog.text
-    assert "ignored: linger.ms, ssl.truststore.location." in caplog.text
+    assert "ignored: group.id, metric.reporters." in caplog.text
+    assert "ignored: linger.ms, metric.reporters." in caplog.text
 
 
 def test_misspelt_setting_suggests_closest_name() -> None:
@@ -49,6 +51,52 @@ def test_misspelt_setting_suggests_closest_name() -> None:
         Consumer(SERVERS | {"sesion.timeout.ms": 1})
     with pytest.raises(UsageError, match=r"lingr\.ms .* did you mean linger\.ms"):
         Producer(SERVERS | {"lingr.ms": 1})
+
+
+@pytest.mark.parametrize("make", [Consumer, Producer, Admin])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.jaas.config", "x"),
+        ("ssl.truststore.location", "/x"),
+        ("ssl.ca.location", "/x"),
+        ("oauth_cb", print),
+    ],
+)
+def test_security_settings_are_refused(make: Callable[..., object], name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(name)} is not supported. This client has no TLS and no SASL"):
+        make(SERVERS | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "value", "message"),
+    [
+        (Producer, "transactional.id", "t1", "This producer has no transactions yet"),
+        (Producer, "partitioner.class", "com.x.P", "loads no classes"),
+        (Producer, "interceptor.classes", "com.x.I", "has no interceptors"),
+        (Producer, "message.timeout.ms", 5, "is the name of another client; use delivery.timeout.ms"),
+        (Consumer, "interceptor.classes", ["com.x.I"], "has no interceptors"),
+        (Consumer, "config.providers", "file", "has no configuration providers"),
+        (Consumer, "enable.auto.offset.store", False, "commit offsets yourself"),
+        (Consumer, "enable.partition.eof", True, "Compare position"),
+        (Consumer, "error_cb", print, "errors are raised and logged"),
+        (Consumer, "fetch.message.max.bytes", 5, "use max.partition.fetch.bytes"),
+        (Consumer, "auto.commit.enable", False, "use enable.auto.commit"),
+    ],
+)
+def test_settings_that_change_the_meaning_are_refused(
+    make: Callable[..., object], name: str, value: object, message: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(name)} .*{message}"):
+        make(SERVERS | {name: value})
+
+
+def test_values_that_change_nothing_are_accepted() -> None:
+    harmless = {"security.protocol": "plaintext", "sasl.mechanism": "", "interceptor.classes": None}
+    Consumer(SERVERS | harmless | {"enable.auto.offset.store": True, "transactional.id": "of a producer"}).close()
+    Producer(SERVERS | harmless | {"transactional.id": None, "message.max.bytes.unknown": 1}).close()
 
 
 def test_names_may_be_given_as_keywords() -> None:

@@ -16,6 +16,7 @@ from slackwater.group.member import (
     RetriableCommitFailed,
 )
 from slackwater.group.messages import (
+    CommittedPartition,
     FetchedGroup,
     FetchedOffset,
     FindCoordinator,
@@ -24,6 +25,7 @@ from slackwater.group.messages import (
     JoinGroup,
     LeaveGroup,
     OffsetCommit,
+    OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
 )
@@ -226,6 +228,25 @@ def test_sync_commit_fails_after_api_timeout() -> None:
     assert completed(member) == [(1, OperationTimedOut)]
     member.respond(commit_response())
     assert len(member.commits) == 1
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("partition", ["missing-0", "t-99"])
+def test_commit_for_unknown_partition_fails_at_once(partition: str, sync: bool) -> None:
+    member = commit(MemberHarness().settle("t-0"), partition, sync=sync)
+    topic, _, number = partition.partition("-")
+    refused = CommittedPartition(topic, int(number), Error.UNKNOWN_TOPIC_OR_PARTITION)
+    member.respond(OffsetCommitResponse((refused,)))
+    (done,) = member.commits
+    assert str(done.error) == f"The offset of {partition} was not committed: it does not exist."
+    assert len(member.ever_sent(OffsetCommit)) == 1
+
+
+def test_commit_for_deleted_topic_fails_after_metadata_refresh() -> None:
+    member = commit(MemberHarness().settle("t-0"), sync=True)
+    member.respond(commit_response(Error.UNKNOWN_TOPIC_OR_PARTITION))
+    member.execute(member.machine.on_metadata({}, member.now_ms)).advance_ms(100).tick()
+    assert completed(member.respond(commit_response(Error.UNKNOWN_TOPIC_OR_PARTITION))) == [(1, BrokerError)]
 
 
 @pytest.mark.proves("CL-36")

@@ -144,6 +144,18 @@ def test_offsets_of_unknown_partition_time_out(cluster: ClusterUnderTest, three_
         client.end_offsets([TopicPartition(three_records.topic, 99)])
 
 
+def test_commit_for_unknown_topic_fails_at_once(cluster: ClusterUnderTest, three_records: TopicPartition) -> None:
+    missing = TopicPartition(cluster.name("missing"), 0)
+    with consumer(cluster, cluster.name("g"), allow_auto_create_topics=False) as client:
+        client.subscribe([three_records.topic])
+        read(client, 3)
+        started = time.monotonic()
+        with pytest.raises(BrokerError, match=f"offset of {missing} was not committed: it does not exist") as caught:
+            client.commit({missing: 5})
+        assert caught.value.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert time.monotonic() - started < 30  # not default.api.timeout.ms
+
+
 def test_record_above_max_request_size_is_rejected(cluster: ClusterUnderTest, three_records: TopicPartition) -> None:
     with (
         Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer,

@@ -21,5 +21,5 @@ COMMON: Final = (
     long_setting("retry.backoff.max.ms", 1_000, "The maximum backoff before retrying a request.", low=0),
     long_setting("metadata.max.age.ms", 300_000, "The age after which metadata is refreshed.", low=0),
     long_setting("connections.max.idle.ms", 540_000, "The idle time after which a connection is closed."),
-    choice_setting("security.protocol", "PLAINTEXT", ("PLAINTEXT",), "How connections are secured."),
+    choice_setting("security.protocol", "PLAINTEXT", ("PLAINTEXT", "plaintext"), "How connections are secured."),
 )

@@ -55,6 +55,18 @@ CONSUMER_SETTINGS: Final[dict[str, Setting]] = {
         int_setting("fetch.max.bytes", 52_428_800, "The maximum bytes of a fetch, and of buffered records.", low=0),
         int_setting("fetch.max.wait.ms", 500, "How long a broker waits for fetch.min.bytes.", low=0),
         int_setting("max.partition.fetch.bytes", 1_048_576, "The maximum bytes of one partition in a fetch.", low=0),
+        Setting(
+            name="key.deserializer",
+            kind=SettingType.STRING,
+            default="",
+            doc="A Python function that gets the bytes of a key; its result is the key of the record.",
+        ),
+        Setting(
+            name="value.deserializer",
+            kind=SettingType.STRING,
+            default="",
+            doc="A Python function that gets the bytes of a value; its result is the value of the record.",
+        ),
         flag_setting("group.events.publish", False, "Whether this member writes its events to __group_events."),
     )
 }

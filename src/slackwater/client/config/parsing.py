@@ -3,7 +3,7 @@
 Invariants:
 - `${NAME}` in a value is replaced by an environment variable; a missing variable is an error.
 - An unknown name is an error that suggests the closest known name. A name of another client (a producer setting in a
-  shared file, librdkafka's own settings) is ignored and reported.
+  shared file, librdkafka's own settings) is ignored and reported, unless this changes what the client does.
 - Values may be Python objects: True, 500, ["a:1", "b:2"].
 """
 
@@ -15,6 +15,7 @@ from typing import Final
 
 from slackwater.client.config.consumer import CONSUMER_SETTINGS
 from slackwater.client.config.producer import PRODUCER_SETTINGS
+from slackwater.client.config.unsupported import refuse_unsupported
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value
 
@@ -35,8 +36,6 @@ OTHER_CLIENTS_SETTINGS: Final = frozenset(
         "group.remote.assignor",
         "interceptor.classes",
         "internal.leave.group.on.close",
-        "key.deserializer",
-        "key.serializer",
         "metadata.max.idle.ms",
         "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy",
@@ -47,8 +46,6 @@ OTHER_CLIENTS_SETTINGS: Final = frozenset(
         "socket.connection.setup.timeout.max.ms",
         "transaction.timeout.ms",
         "transactional.id",
-        "value.deserializer",
-        "value.serializer",
     ]
 )
 OTHER_CLIENTS_PREFIXES: Final = (
@@ -103,9 +100,10 @@ def parse_settings(
     """Return the value of every known setting; `ignored` receives the names of other clients' settings."""
     values = {name: setting.default for name, setting in known.items()}
     for name, value in settings.items():
-        setting = known.get(name)
+        setting, text = known.get(name), _to_text(value)
+        refuse_unsupported(name, text, known)
         if setting is not None:
-            values[name] = setting.parse(expand_variables(name, _to_text(value)))
+            values[name] = setting.parse(expand_variables(name, text))
         elif _is_foreign(name):
             ignored(name)
         else:

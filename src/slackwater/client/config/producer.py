@@ -3,7 +3,7 @@
 from typing import Final
 
 from slackwater.client.config.common import COMMON
-from slackwater.settings import MAX_INT, Setting, choice_setting, flag_setting, int_setting, long_setting
+from slackwater.settings import MAX_INT, Setting, SettingType, choice_setting, flag_setting, int_setting, long_setting
 
 PRODUCER_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
@@ -21,6 +21,18 @@ PRODUCER_SETTINGS: Final[dict[str, Setting]] = {
         int_setting("max.request.size", 1_048_576, "The maximum bytes of a request, and of a record.", low=0),
         int_setting("delivery.timeout.ms", 120_000, "How long a record may take to be delivered.", low=0),
         int_setting("retries", MAX_INT, "How often a batch is retried.", low=0),
+        Setting(
+            name="key.serializer",
+            kind=SettingType.STRING,
+            default="",
+            doc="A Python function that gets the key of a record; its result is written.",
+        ),
+        Setting(
+            name="value.serializer",
+            kind=SettingType.STRING,
+            default="",
+            doc="A Python function that gets the value of a record; its result is written.",
+        ),
         int_setting("max.in.flight.requests.per.connection", 5, "The maximum requests in flight per broker.", low=1),
     )
 }

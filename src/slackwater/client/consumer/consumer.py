@@ -226,6 +226,11 @@ class Consumer:
             raise UsageError(f"max_records = {max_records}: use 1 or more, or None for all fetched records.")
         if not _has_pyarrow():
             raise UsageError("poll_arrow() needs pyarrow, which is not installed: pip install 'slackwater[arrow]'.")
+        if self.engine.deserialize is not None:
+            raise UsageError(
+                "poll_arrow() returns keys and values as bytes; remove key.deserializer and value.deserializer, or use "
+                "poll()."
+            )
         timeout = check_timeout(timeout)
         with self._call():
             return self.engine.poll_table(timeout, _NO_LIMIT if max_records is None else max_records, headers)

@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, int_value, parse_settings
+from slackwater.client.config.functions import take_function
 from slackwater.client.consumer.collector import RecordCollector
 from slackwater.client.consumer.config import (
     STRATEGY,
@@ -30,6 +31,7 @@ from slackwater.client.consumer.config import (
     parse_assignors,
     warn_about_settings,
 )
+from slackwater.client.consumer.deserialization import DeserializationError, make_deserialize
 from slackwater.client.consumer.event_publisher import EventPublisher
 from slackwater.client.consumer.fetcher import Fetcher, NoOffsetForPartitionError
 from slackwater.client.consumer.log_lines import LogLines, consumer_prefix
@@ -72,6 +74,9 @@ class ConsumerEngine:
     def __init__(self, settings: dict[str, object]) -> None:
         self.given_settings = settings
         assignors = parse_assignors(settings.pop(STRATEGY, None))
+        self.deserialize = make_deserialize(
+            take_function(settings, "key.deserializer"), take_function(settings, "value.deserializer")
+        )
         ignored: list[str] = []
         values = parse_settings(settings, CONSUMER_SETTINGS, ignored=ignored.append)
         group_id, instance_id = str(values["group.id"]), str(values["group.instance.id"]) or None
@@ -181,15 +186,23 @@ class ConsumerEngine:
     # --- polling ------------------------------------------------------------------------------------------------------
 
     def poll_records(self, timeout: float) -> list[ConsumerRecord] | None:
-        """Poll for up to max.poll.records records."""
+        """Poll for up to max.poll.records deserialized records."""
+        return self._deserialize_all(self.poll_bytes(timeout))
+
+    def poll_bytes(self, timeout: float) -> list[ConsumerRecord] | None:
+        """Poll for up to max.poll.records records, and do not deserialize them."""
         return self._poll(timeout, partial(self._collector.collect_records, self._max_poll_records))
 
     def poll_record(self, timeout: float) -> ConsumerRecord | None:
-        """Poll for one record; the records after it stay unread."""
+        """Poll for one deserialized record; the records after it stay unread."""
         if (record := self._next_decoded()) is not None:
-            return record
-        records = self._poll(timeout, partial(self._collector.collect_records, 1))
-        self._poll_again_at = time.monotonic() + _MAX_UNPOLLED_S
+            if self.deserialize is None:
+                return record
+            records: list[ConsumerRecord] | None = [record]
+        else:
+            records = self._poll(timeout, partial(self._collector.collect_records, 1))
+            self._poll_again_at = time.monotonic() + _MAX_UNPOLLED_S
+        records = self._deserialize_all(records)
         return records[0] if records else None
 
     def _next_decoded(self) -> ConsumerRecord | None:
@@ -324,6 +337,42 @@ class ConsumerEngine:
         """Run the callbacks of completed asynchronous commits, in order."""
         while self.callbacks:
             self.callbacks.popleft()()
+
+    def _deserialize_all(self, records: list[ConsumerRecord] | None) -> list[ConsumerRecord] | None:
+        """Deserialize records; a partition with an error ends before it, and this or the next poll raises the error."""
+        if records is None or self.deserialize is None:
+            return records
+        deserialized: list[ConsumerRecord] = []
+        errors: dict[TopicPartition, DeserializationError] = {}
+        for record in records:
+            if errors and record.topic_partition in errors:
+                continue
+            try:
+                deserialized.append(self.deserialize(record))
+            except DeserializationError as error:
+                errors[record.topic_partition] = error
+        if errors:
+            self._on_deserialization_errors(deserialized, list(errors.values()))
+        return deserialized
+
+    def _on_deserialization_errors(self, returned: list[ConsumerRecord], errors: list[DeserializationError]) -> None:
+        """Set positions to the records with errors, and raise the first error if no records are returned."""
+        with self.lock:
+            for error in errors:
+                record = error.record
+                partition = record.topic_partition
+                self.forget_returned(partition)
+                state = self.positions.get(partition)
+                if state is None:
+                    continue
+                self.positions.seek(state, record.offset, record.leader_epoch)
+                if any(earlier.topic_partition == partition for earlier in returned):
+                    self.set_returned(state)
+                if returned or error is not errors[0]:
+                    self.fetcher.fail(error, [state])
+            self.fetcher.schedule()
+        if not returned:
+            raise errors[0]
 
     # --- start positions ----------------------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ class RunContext:
         self.lock = engine.lock
         self.mutex = engine.mutex  # the lock of the condition: cheaper where nothing waits
         self.now_ms: Callable[[], int] = engine.clock.now_ms
-        self.poll_records: Callable[[float], list[ConsumerRecord] | None] = engine.poll_records
+        self.poll_bytes: Callable[[float], list[ConsumerRecord] | None] = engine.poll_bytes
+        self.deserialize = engine.deserialize
         self.poll_without_records: Callable[[float], None] = engine.poll_without_records
         self.wakeup: Callable[[], None] = engine.wakeup
 
@@ -45,8 +46,12 @@ class RunContext:
         return max(timeout_ms - 2 * config.heartbeat_interval_ms, timeout_ms // 2) / 1000
 
     def producer_settings(self) -> dict[str, object]:
-        """Return the consumer's settings that a producer accepts."""
-        return {name: value for name, value in self._engine.given_settings.items() if name in PRODUCER_SETTINGS}
+        """Return the consumer's settings that a producer of unchanged records accepts."""
+        return {
+            name: value
+            for name, value in self._engine.given_settings.items()
+            if name in PRODUCER_SETTINGS and not name.endswith(".serializer")
+        }
 
     @contextmanager
     def intercept_rebalances(

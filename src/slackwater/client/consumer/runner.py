@@ -11,6 +11,8 @@ Invariants:
 - A failed handler is retried after a backoff, up to `max_attempts`. Then the record goes to the dead-letter topic;
   without one, `run` raises `HandlerFailedError`. Writing a dead letter is retried; if the broker rejects it for good,
   `run` raises `DeadLetterError` and the record is not committed.
+- Records are deserialized in the workers. A record that cannot be deserialized is not retried, and its dead letter has
+  the bytes that were read.
 - SIGTERM (if `run` was called on the main thread), `stop` and `wakeup` end it: no new record is started, running
   handlers get up to `stop_timeout_s`, finished records are committed. The consumer's positions are then at the first
   record that was not handled.
@@ -31,10 +33,11 @@ from functools import partial
 from typing import Final
 
 from slackwater.client.consumer.dead_letters import DeadLetterWriter, is_permanent
+from slackwater.client.consumer.deserialization import DeserializationError
 from slackwater.client.consumer.rebalance_listener import RebalanceListener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.consumer.run_context import RunContext
-from slackwater.client.consumer.workers import Handler, UnawaitedHandlerError, make_workers
+from slackwater.client.consumer.workers import Handler, UnawaitedHandlerError, deserialize_first, make_workers
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.member import Wakeup
 from slackwater.group.messages import OffsetToCommit
@@ -138,6 +141,8 @@ class Runner:
         self._drain_timeout_s = context.drain_timeout_s if drain_timeout_s is None else drain_timeout_s
         self._stop_timeout_s = options.stop_timeout_s
         self._scheduler: Scheduler = WorkScheduler(options.work_config(context.auto_commit_interval_ms))
+        if context.deserialize is not None:
+            handler = deserialize_first(context.deserialize, handler)
         self._workers = make_workers(handler, options.workers, context.client_id, self._finish, self._fail)
         self._results: deque[int] = deque()  # finished tasks that were not reported to the scheduler yet
         self._reporting = threading.Lock()
@@ -155,7 +160,7 @@ class Runner:
             try:
                 self._start()
                 while self._failure is None:
-                    records = self._context.poll_records(POLL_TIMEOUT_S)
+                    records = self._context.poll_bytes(POLL_TIMEOUT_S)
                     if records:
                         self._schedule(records)
             except Wakeup:
@@ -314,7 +319,7 @@ class Runner:
     def _fail(self, task: StartTask[ConsumerRecord], error: BaseException) -> StartTask[ConsumerRecord] | None:
         partition, offset = task.record.topic_partition, task.record.offset
         log.warning("Attempt %d at %s, offset %d, failed: %r", task.attempt, partition, offset, error)
-        retriable, jitter = not isinstance(error, self._no_retry), random.random()
+        retriable, jitter = not isinstance(error, (DeserializationError, *self._no_retry)), random.random()
         with self._lock:
             if isinstance(error, UnawaitedHandlerError):  # no record was handled: commit none, write no dead letter
                 self._end_with(error)
@@ -377,7 +382,10 @@ class Runner:
                 assert self._dead_letters is not None
                 self._dead_letters.put(effect)
             case StopProcessing():
-                self._end_with(HandlerFailedError(effect.record, effect.error, effect.attempts), effect.error)
+                if isinstance(effect.error, DeserializationError):
+                    self._end_with(effect.error, effect.error.__cause__)
+                else:
+                    self._end_with(HandlerFailedError(effect.record, effect.error, effect.attempts), effect.error)
             case AbandonTasks():
                 self._workers.abandon(effect.task_ids)
             case StartTask():

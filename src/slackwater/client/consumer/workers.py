@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeGuard
 
+from slackwater.client.consumer.deserialization import Deserialize
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.group.errors import UsageError
 from slackwater.group.work.effects import StartTask
@@ -56,6 +57,21 @@ def make_workers(handler: Handler, count: int, name: str, on_finished: OnFinishe
     if is_coroutine_function(handler):
         return EventLoopWorkers(handler, name, on_finished, on_failed)
     return ThreadWorkers(handler, count, name, on_finished, on_failed)
+
+
+def deserialize_first(deserialize: Deserialize, handler: Handler) -> Handler:
+    """Return a handler of the same kind that gets deserialized records."""
+    if is_coroutine_function(handler):
+
+        async def handle_async(record: ConsumerRecord) -> object:
+            return await handler(deserialize(record))
+
+        return handle_async
+
+    def handle(record: ConsumerRecord) -> object:
+        return handler(deserialize(record))
+
+    return handle
 
 
 def is_coroutine_function(handler: Handler) -> TypeGuard[AsyncHandler]:

@@ -1,6 +1,6 @@
 """The producer."""
 
 from slackwater.client.producer.delivery import RecordMetadata
-from slackwater.client.producer.producer import Producer, UnknownTopicError
+from slackwater.client.producer.producer import Producer, SerializationError, UnknownTopicError
 
-__all__ = ["Producer", "RecordMetadata", "UnknownTopicError"]
+__all__ = ["Producer", "RecordMetadata", "SerializationError", "UnknownTopicError"]

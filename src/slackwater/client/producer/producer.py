@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, int_value, merge_settings, parse_settings
+from slackwater.client.config.functions import SerializeFunction, take_function
 from slackwater.client.errors import ClientClosedError, ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster, TopicMetadata
 from slackwater.client.network.maintenance import run_maintenance
@@ -25,7 +26,7 @@ from slackwater.client.producer.accumulator import Accumulator
 from slackwater.client.producer.delivery import OnDelivery, RecordMetadata
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner
 from slackwater.client.producer.sender import Sender, SenderConfig
-from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
 from slackwater.wire.errors import WireError
@@ -41,11 +42,13 @@ _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _OVERHEAD_BYTES: Final = 15
 _TIMESTAMP_BYTES: Final = 8
 
-Text = bytes | str | None
-
 
 class UnknownTopicError(ClientTimeoutError):
     """The topic does not exist, and was not created within max.block.ms."""
+
+
+class SerializationError(SlackwaterError):
+    """key.serializer or value.serializer failed; `__cause__` is the error."""
 
 
 class Producer:
@@ -53,6 +56,8 @@ class Producer:
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **more: object) -> None:
         settings = merge_settings(config, more)
+        self._serialize_key = take_function(settings, "key.serializer")
+        self._serialize_value = take_function(settings, "value.serializer")
         ignored: list[str] = []
         values = parse_settings(settings, PRODUCER_SETTINGS, ignored=ignored.append)
         self.client_id = str(values["client.id"]) or f"producer-{next(_numbers)}"
@@ -87,8 +92,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Text = None,
-        key: Text = None,
+        value: object = None,
+        key: object = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -96,6 +101,10 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> "Future[RecordMetadata]":
         """Send a record; the future and `on_delivery` receive its metadata or an error."""
+        if self._serialize_value is not None and value is not None:
+            value = _serialize(self._serialize_value, value, "value", topic)
+        if self._serialize_key is not None and key is not None:
+            key = _serialize(self._serialize_key, key, "key", topic)
         if type(value) is not bytes:
             value = _bytes(value, "value")
         if type(key) is not bytes:
@@ -268,6 +277,13 @@ async def _find_topic(cluster: Cluster, name: str, timeout_s: float) -> TopicMet
         await asyncio.sleep(cluster.config.retry_backoff_ms / 1000)
 
 
+def _serialize(serialize: SerializeFunction, data: object, field: str, topic: str) -> bytes | str | None:
+    try:
+        return serialize(data)
+    except Exception as error:
+        raise SerializationError(f"The {field} of a record for {topic} cannot be serialized: {error!r}.") from error
+
+
 def _bytes(text: object, what: str) -> bytes | None:
     if text is None:
         return None
@@ -275,7 +291,9 @@ def _bytes(text: object, what: str) -> bytes | None:
         return text.encode()
     if isinstance(text, bytes | bytearray | memoryview):
         return bytes(text)
-    raise UsageError(f"The {what} of a record is {type(text).__name__}; pass bytes, str or None.")
+    raise UsageError(
+        f"The {what} of a record is {type(text).__name__}; pass bytes, str or None, or set {what}.serializer."
+    )
 
 
 def _pack_headers(headers: Sequence[Header]) -> bytes:
@@ -324,4 +342,4 @@ def _sender_config(values: Mapping[str, Value], settings: Mapping[str, object]) 
     )
 
 
-__all__ = ["Header", "Producer", "RecordMetadata", "UnknownTopicError"]
+__all__ = ["Header", "Producer", "RecordMetadata", "SerializationError", "UnknownTopicError"]

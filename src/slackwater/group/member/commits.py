@@ -7,6 +7,8 @@ Invariants:
   between may have continued from an earlier offset. The commit fails.
 - A synchronous commit is retried until default.api.timeout.ms; an asynchronous one never, because the next commit
   replaces it (CL-36). An asynchronous commit waits for at most one coordinator look-up.
+- UNKNOWN_TOPIC_OR_PARTITION is retried only while the metadata has the partition: the coordinator may not know a new
+  topic yet. Otherwise the commit fails at once; Java retries until default.api.timeout.ms.
 - `CommitDone` effects keep the order of the commits: asynchronous ones among themselves, and all earlier ones before a
   synchronous one, even if that has nothing to commit (CL-38).
 - Auto-commits are asynchronous commits without `CommitDone`; after a retriable error the next one follows after a
@@ -263,12 +265,18 @@ class CommitManager:
         context = self._context
         error = partition.error
         match error:
-            case Error.COORDINATOR_LOAD_IN_PROGRESS | Error.UNKNOWN_TOPIC_OR_PARTITION:
+            case Error.COORDINATOR_LOAD_IN_PROGRESS:
+                return self._retry(commit, error, now_ms)
+            case Error.UNKNOWN_TOPIC_OR_PARTITION if context.is_known(partition.topic, partition.partition):
+                context.refresh_metadata(now_ms)
                 return self._retry(commit, error, now_ms)
             case Error.COORDINATOR_NOT_AVAILABLE | Error.NOT_COORDINATOR | Error.REQUEST_TIMED_OUT:
                 self._retry(commit, error, now_ms)
                 return context.lose_coordinator(f"error response {error.name}", now_ms)
         context.emit(EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id))
+        if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+            message = f"The offset of {partition.topic}-{partition.partition} was not committed: it does not exist."
+            return self._finish(commit, BrokerError(error, message), now_ms)
         cause = _commit_input(error, is_stale=context.is_stale(pending))
         if cause is None:
             message = f"Unexpected error in commit: {error.name} on {partition.topic}-{partition.partition}"

@@ -279,6 +279,11 @@ class MemberContext:
         manual = {partition.topic for partition in self.subscription.owned}
         return self.subscription.topics | self.subscription.group_topics | manual
 
+    def is_known(self, topic: str, partition: int) -> bool:
+        """Whether the metadata has this partition."""
+        info = self.cluster.get(topic)
+        return info is not None and partition < info.partitions
+
     def refresh_metadata(self, now_ms: int) -> None:
         """Request metadata."""
         self.metadata_requested_ms = now_ms
