@@ -1,29 +1,128 @@
 """Slackwater: Kafka's consumer-group system, end to end, in Python."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slackwater.version import __version__
 
 if TYPE_CHECKING:
     from slackwater.broker.embedded import EmbeddedBroker as Broker
-    from slackwater.client.admin import Admin
-    from slackwater.client.consumer.consumer import Consumer
-    from slackwater.client.producer import Producer
+    from slackwater.client.admin import Admin, ResetTo
+    from slackwater.client.consumer.consumer import Consumer, ConsumerGroupMetadata
+    from slackwater.client.consumer.deserialization import DeserializationError
+    from slackwater.client.consumer.fetcher import NoOffsetForPartitionError, OffsetOutOfRangeError
+    from slackwater.client.consumer.rebalance_listener import RebalanceListener
+    from slackwater.client.consumer.records import ConsumerRecord
+    from slackwater.client.consumer.runner import DeadLetterError, HandlerFailedError
+    from slackwater.client.errors import (
+        ClientClosedError,
+        ClientTimeoutError,
+        NetworkError,
+        UnsupportedVersionError,
+    )
+    from slackwater.client.network.offsets import OffsetAndTimestamp
+    from slackwater.client.producer import Producer, RecordMetadata, SerializationError, UnknownTopicError
+    from slackwater.group.batches.config import DataLossError
+    from slackwater.group.errors import BrokerError, Error, PeerError, SlackwaterError, UsageError
+    from slackwater.group.events import GroupEvent
+    from slackwater.group.member.errors import (
+        AssignorFailed,
+        CommitFailed,
+        FencedInstanceId,
+        GroupMaxSizeReached,
+        ListenerFailed,
+        OperationTimedOut,
+        RebalanceInProgress,
+        RetriableCommitFailed,
+        Wakeup,
+    )
+    from slackwater.group.offset_and_metadata import OffsetAndMetadata
+    from slackwater.group.topic_partition import TopicPartition
 
-__all__ = ["Admin", "Broker", "Consumer", "Producer", "__version__"]
+__all__ = [
+    "Admin",
+    "AssignorFailed",
+    "Broker",
+    "BrokerError",
+    "ClientClosedError",
+    "ClientTimeoutError",
+    "CommitFailed",
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRecord",
+    "DataLossError",
+    "DeadLetterError",
+    "DeserializationError",
+    "Error",
+    "FencedInstanceId",
+    "GroupEvent",
+    "GroupMaxSizeReached",
+    "HandlerFailedError",
+    "ListenerFailed",
+    "NetworkError",
+    "NoOffsetForPartitionError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
+    "OperationTimedOut",
+    "PeerError",
+    "Producer",
+    "RebalanceInProgress",
+    "RebalanceListener",
+    "RecordMetadata",
+    "ResetTo",
+    "RetriableCommitFailed",
+    "SerializationError",
+    "SlackwaterError",
+    "TopicPartition",
+    "UnknownTopicError",
+    "UnsupportedVersionError",
+    "UsageError",
+    "Wakeup",
+    "__version__",
+]
 
 # Each name is imported on first use, so that a program that needs one part does not load the others.
-_LOCATIONS = {
-    "Admin": ("slackwater.client.admin", "Admin"),
-    "Broker": ("slackwater.broker.embedded", "EmbeddedBroker"),
-    "Consumer": ("slackwater.client.consumer.consumer", "Consumer"),
-    "Producer": ("slackwater.client.producer", "Producer"),
+_MODULES: Final = {
+    "broker.embedded": ("Broker",),
+    "client.admin": ("Admin", "ResetTo"),
+    "client.consumer.consumer": ("Consumer", "ConsumerGroupMetadata"),
+    "client.consumer.deserialization": ("DeserializationError",),
+    "client.consumer.fetcher": ("NoOffsetForPartitionError", "OffsetOutOfRangeError"),
+    "client.consumer.rebalance_listener": ("RebalanceListener",),
+    "client.consumer.records": ("ConsumerRecord",),
+    "client.consumer.runner": ("DeadLetterError", "HandlerFailedError"),
+    "client.errors": ("ClientClosedError", "ClientTimeoutError", "NetworkError", "UnsupportedVersionError"),
+    "client.network.offsets": ("OffsetAndTimestamp",),
+    "client.producer": ("Producer", "RecordMetadata", "SerializationError", "UnknownTopicError"),
+    "group.batches.config": ("DataLossError",),
+    "group.errors": ("BrokerError", "Error", "PeerError", "SlackwaterError", "UsageError"),
+    "group.events": ("GroupEvent",),
+    "group.member.errors": (
+        "AssignorFailed",
+        "CommitFailed",
+        "FencedInstanceId",
+        "GroupMaxSizeReached",
+        "ListenerFailed",
+        "OperationTimedOut",
+        "RebalanceInProgress",
+        "RetriableCommitFailed",
+        "Wakeup",
+    ),
+    "group.offset_and_metadata": ("OffsetAndMetadata",),
+    "group.topic_partition": ("TopicPartition",),
 }
+_LOCATIONS: Final = {name: module for module, names in _MODULES.items() for name in names}
+_OTHER_NAMES: Final = {"Broker": "EmbeddedBroker"}
 
 
 def __getattr__(name: str) -> object:
-    if name in _LOCATIONS:
-        module, attribute = _LOCATIONS[name]
-        return getattr(import_module(module), attribute)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LOCATIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_LOCATIONS[name]}"), _OTHER_NAMES.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -61,10 +61,17 @@ class EmbeddedBroker:
         self._unsubscribers: dict[int, Callable[[], None]] = {}
         self._subscriptions = 0
 
+    def __repr__(self) -> str:
+        return f"<Broker at {self.bootstrap_servers}>" if self._backend is not None else "<Broker, not running>"
+
     # --- start and stop -----------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start the broker; after `kill`, with the same directory and port."""
+        """Start the broker; after `kill`, with the same directory and port.
+
+        >>> broker = Broker().start()
+        >>> broker.stop()
+        """
         if self._backend is not None:
             raise UsageError("The broker is already running.")
         is_new = self._temporary is None
@@ -85,6 +92,8 @@ class EmbeddedBroker:
         """Stop the broker cleanly and remove a temporary directory.
 
         With `keep_data`, the directory and the port are kept for the next `start`.
+
+        >>> broker.stop()
         """
         if self._pid != os.getpid():
             return
@@ -98,21 +107,36 @@ class EmbeddedBroker:
             atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """Stop the broker like `kill -9`. The directory and the port are kept for the next `start`."""
+        """Stop the broker like `kill -9`. The directory and the port are kept for the next `start`.
+
+        >>> broker.kill()
+        >>> broker = broker.start()
+        """
         self._stop_backend(clean=False)
 
     def restart(self, *, clean: bool = True) -> None:
-        """Stop or kill the broker, and start it with the same directory and port."""
+        """Stop or kill the broker, and start it with the same directory and port.
+
+        >>> broker.restart(clean=False)
+        """
         self._running_backend()
         self._stop_backend(clean=clean)
         self.start()
 
     def pause(self) -> None:
-        """Stop responding until `resume`, like a broker in a long garbage collection pause."""
+        """Stop responding until `resume`, like a broker in a long garbage collection pause.
+
+        >>> broker.pause()
+        >>> broker.resume()
+        """
         self._running_backend().pause()
 
     def resume(self) -> None:
-        """Continue after `pause`."""
+        """Continue after `pause`.
+
+        >>> broker.pause()
+        >>> broker.resume()
+        """
         self._running_backend().resume()
 
     def __enter__(self) -> Self:
@@ -127,22 +151,39 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The value of `bootstrap.servers` for clients."""
+        """The value of `bootstrap.servers` for clients.
+
+        >>> consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers})
+        >>> consumer.close()
+        """
         return show_address(_reachable(self._host), self._running_backend().port)
 
     @property
     def port(self) -> int:
-        """The port of the broker."""
+        """The port of the broker.
+
+        >>> broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
+        True
+        """
         return self._running_backend().port
 
     @property
     def pid(self) -> int:
-        """The id of the process that runs the broker."""
+        """The id of the process that runs the broker.
+
+        >>> broker.pid == os.getpid()  # not with process=True
+        True
+        """
         return self._running_backend().pid
 
     @property
     def metrics_url(self) -> str:
-        """The URL of the page for Prometheus."""
+        """The URL of the page for Prometheus.
+
+        >>> with Broker(metrics=True) as broker:
+        ...     print(broker.metrics_url.rpartition("/")[2])
+        metrics
+        """
         port = self._running_backend().metrics_port
         if port is None or self._metrics is None:
             raise UsageError("This broker has no metrics page; use Broker(metrics=True).")
@@ -150,25 +191,40 @@ class EmbeddedBroker:
 
     @property
     def data(self) -> Path:
-        """The data directory."""
+        """The data directory.
+
+        >>> (broker.data / "orders-0").is_dir()
+        True
+        """
         self._running_backend()
         return self._directory()
 
     # --- topics, groups and events ------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **settings: Value) -> None:
-        """Create a topic; in the names of its settings, write underscores for dots."""
+        """Create a topic; in the names of its settings, write underscores for dots.
+
+        >>> broker.create_topic("payments", partitions=3, retention_ms=60_000)
+        """
         renamed = {key.replace("_", "."): format_value(value) for key, value in settings.items()}
         self._running_backend().create_topic(name, partitions, renamed)
 
     def describe_group(self, group_id: str) -> GroupSnapshot:
-        """Return the state and members of a group; the state of an unknown group is Dead."""
+        """Return the state and members of a group; the state of an unknown group is Dead.
+
+        >>> broker.describe_group("unknown").state
+        'Dead'
+        """
         return GroupSnapshot.of(group_id, self._running_backend().describe_group(group_id))
 
     def wait_for_group(
         self, group_id: str, *, state: str = "Stable", members: int | None = None, timeout_s: float = 30.0
     ) -> GroupSnapshot:
-        """Wait until a group has this state and number of members; raise `TimeoutError` with the last state seen."""
+        """Wait until a group has this state and number of members; raise `TimeoutError` with the last state seen.
+
+        >>> len(broker.wait_for_group(group, members=1).members)
+        1
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             group = self.describe_group(group_id)
@@ -183,11 +239,20 @@ class EmbeddedBroker:
             time.sleep(POLL_S)
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
-        """Return the committed offsets of a group, by partition."""
+        """Return the committed offsets of a group, by partition.
+
+        >>> consumer.commit({TopicPartition("orders", 0): 1})
+        >>> broker.committed(group)
+        {TopicPartition(topic='orders', partition=0): 1}
+        """
         return self._running_backend().committed(group_id)
 
     def events(self, group_id: str | None = None) -> list[GroupEvent]:
-        """Return the group events in `__group_events`, of one group or of all."""
+        """Return the group events in `__group_events`, of one group or of all.
+
+        >>> broker.events(group)[-1].state_after.value
+        'Stable'
+        """
         return [event for event in self._running_backend().events() if group_id in (None, event.group)]
 
     def subscribe(self, listener: EventListener) -> Callable[[], None]:
@@ -195,6 +260,10 @@ class EmbeddedBroker:
 
         Returns a function that unsubscribes it. Not available with `process=True`: read `events()`, or consume
         `__group_events`.
+
+        >>> kinds = []
+        >>> unsubscribe = broker.subscribe(lambda event: kinds.append(event.kind))
+        >>> unsubscribe()
         """
         if self._process:
             raise UsageError(

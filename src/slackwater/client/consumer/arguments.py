@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeGuard
 
-from slackwater.client.consumer.rebalance_listener import RebalanceListener
+from slackwater.client.consumer.rebalance_listener import AnyListener
 from slackwater.group.errors import UsageError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
@@ -42,7 +42,7 @@ def check_pattern(pattern: object) -> str:
     return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
 
 
-def check_listener(listener: RebalanceListener | None) -> RebalanceListener | None:
+def check_listener(listener: AnyListener | None) -> AnyListener | None:
     """Return a listener, or None."""
     if listener is not None and not any(callable(getattr(listener, name, None)) for name in _LISTENER_METHODS):
         raise UsageError(

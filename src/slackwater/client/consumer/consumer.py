@@ -41,7 +41,7 @@ from slackwater.client.consumer.arguments import (
 )
 from slackwater.client.consumer.engine import ConsumerEngine
 from slackwater.client.consumer.metrics import MetricName
-from slackwater.client.consumer.rebalance_listener import RebalanceListener
+from slackwater.client.consumer.rebalance_listener import AnyListener, RebalanceListener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.errors import ClientClosedError, ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
@@ -85,6 +85,12 @@ class Consumer:
         self._call_depth = 0
         self._closed = False
 
+    def __repr__(self) -> str:
+        group_id, servers = self.engine.settings["group.id"], self.engine.cluster.bootstrap_servers
+        group = f" in group {group_id!r}" if group_id else ""
+        state = "closed" if self._closed else f"{len(self.assignment)} partitions assigned"
+        return f"<Consumer {self.client_id!r}{group} of {servers}, {state}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -108,6 +114,10 @@ class Consumer:
 
         Inside an `except` or `finally` block that handles an exception, the records that were returned last are not
         committed: the exception may have interrupted their processing.
+
+        >>> consumer = Consumer(config)
+        >>> consumer.subscribe(["orders"])
+        >>> consumer.close()
         """
         self._close(timeout, leave_group, has_failed=sys.exception() is not None)
 
@@ -124,7 +134,12 @@ class Consumer:
                 self.engine.log_lines.log_close()
 
     def abort(self) -> None:
-        """Close all connections like a crash: no commit, no LeaveGroup. May be called from any thread."""
+        """Close all connections like a crash: no commit, no LeaveGroup. May be called from any thread.
+
+        >>> consumer.abort()
+        >>> broker.describe_group(group).state  # the member stays until its session expires
+        'Stable'
+        """
         self._closed = True
         self.engine.close_connections()
 
@@ -135,9 +150,17 @@ class Consumer:
         topics: Iterable[str] | str | re.Pattern[str] | None = None,
         *,
         pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
+        listener: AnyListener | None = None,
     ) -> None:
-        """Join the group for these topics, or for all topics whose whole name matches `pattern`."""
+        """Join the group for these topics, or for all topics whose whole name matches `pattern`.
+
+        >>> with Consumer(config) as consumer:
+        ...     consumer.subscribe(["orders"])
+        ...     print(len(consumer.poll(timeout=10.0)))
+        2
+        >>> with Consumer(config) as consumer:
+        ...     consumer.subscribe(pattern="orders|payments-.*")
+        """
         if (topics is None) == (pattern is None):
             raise UsageError("subscribe() takes topics or a pattern, one of them.")
         subject = topics if pattern is None else pattern
@@ -157,7 +180,13 @@ class Consumer:
                 self._unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without group management."""
+        """Read exactly these partitions, without group management.
+
+        >>> with Consumer(config) as consumer:
+        ...     consumer.assign([TopicPartition("orders", 0)])
+        ...     print(len(consumer.poll(timeout=10.0)))
+        2
+        """
         assigned = check_partitions(partitions)
         with self._call():
             if not assigned:
@@ -170,7 +199,12 @@ class Consumer:
                 self.engine.fetcher.schedule()
 
     def unsubscribe(self) -> None:
-        """Leave the group and read no partitions."""
+        """Leave the group and read no partitions.
+
+        >>> consumer.unsubscribe()
+        >>> consumer.assignment
+        frozenset()
+        """
         with self._call():
             self._unsubscribe()
 
@@ -187,18 +221,30 @@ class Consumer:
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics, including those that match the pattern."""
+        """The subscribed topics, including those that match the pattern.
+
+        >>> consumer.subscription
+        frozenset({'orders'})
+        """
         membership = self.engine.membership
         return membership.member.subscription if membership is not None else frozenset()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
+        """The assigned partitions.
+
+        >>> consumer.assignment
+        frozenset({TopicPartition(topic='orders', partition=0)})
+        """
         with self._lock:
             return self._positions.partitions
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return this consumer's group, generation, member id and instance id."""
+        """Return this consumer's group, generation, member id and instance id.
+
+        >>> consumer.group_metadata().generation_id
+        1
+        """
         with self._lock:
             member = self.engine.require_group("group_metadata()").member
             config = member.config
@@ -209,7 +255,13 @@ class Consumer:
     # --- polling ------------------------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = 0.0) -> list[ConsumerRecord]:
-        """Return available records, or wait up to `timeout` seconds for some; at most max.poll.records."""
+        """Return available records, or wait up to `timeout` seconds for some; at most max.poll.records.
+
+        >>> for record in consumer.poll(timeout=10.0):
+        ...     print(record.offset, record.key, record.value)
+        0 b'ann' b'order 0'
+        1 b'bob' b'order 1'
+        """
         timeout = check_timeout(timeout)
         with self._call():
             return self.engine.poll_records(timeout) or []
@@ -221,6 +273,10 @@ class Consumer:
 
         No Python object is created per record. The table holds all fetched records, or `max_records` of them. Returns
         None if no record arrives within `timeout` seconds.
+
+        >>> table = consumer.poll_arrow(timeout=10.0)
+        >>> table.column("value").to_pylist()
+        [b'order 0', b'order 1']
         """
         if max_records is not None and max_records < 1:
             raise UsageError(f"max_records = {max_records}: use 1 or more, or None for all fetched records.")
@@ -256,6 +312,14 @@ class Consumer:
         `order` is partition, key or none: records of one partition or key are handled in order. A record that failed
         `max_attempts` times, or once with an error of `no_retry`, goes to the dead-letter topic; without one, this
         raises `HandlerFailedError`. `limits` are fields of `WorkConfig`, for example `high_water_records`.
+
+        >>> def handle(record):
+        ...     print(record.value)
+        ...     if record.offset == 1:
+        ...         consumer.stop()
+        >>> consumer.run(handle, workers=4, order="partition")
+        b'order 0'
+        b'order 1'
         """
         from slackwater.client.consumer.run_context import RunContext
         from slackwater.client.consumer.runner import Runner, RunOptions
@@ -279,17 +343,33 @@ class Consumer:
             Runner(RunContext(self.engine), handler, options).run()
 
     def stop(self) -> None:
-        """End `run` cleanly. May be called from any thread and from a signal handler."""
+        """End `run` cleanly. May be called from any thread and from a signal handler.
+
+        >>> consumer.run(lambda record: consumer.stop())
+        """
         self.wakeup()
 
     def wakeup(self) -> None:
-        """Raise `Wakeup` in the current poll, or in the next one. May be called from any thread."""
+        """Raise `Wakeup` in the current poll, or in the next one. May be called from any thread.
+
+        >>> consumer.wakeup()
+        >>> try:
+        ...     consumer.poll(timeout=10.0)
+        ... except Wakeup:
+        ...     print("woken up")
+        woken up
+        """
         self.engine.wakeup()
 
     # --- positions ----------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue from this offset."""
+        """Continue from this offset.
+
+        >>> consumer.seek(TopicPartition("orders", 0), 1)
+        >>> [record.offset for record in consumer.poll(timeout=10.0)]
+        [1]
+        """
         checked, position = check_partition(partition), check_offset(offset)
         if position.offset < 0:
             raise UsageError(f"seek to {position.offset}: offsets begin at 0; use seek_to_beginning or seek_to_end.")
@@ -300,15 +380,30 @@ class Consumer:
             self.engine.fetcher.schedule()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue from the first available record."""
+        """Continue from the first available record.
+
+        >>> consumer.seek_to_beginning()
+        >>> consumer.position(TopicPartition("orders", 0))
+        0
+        """
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue from the next record that is written."""
+        """Continue from the next record that is written.
+
+        >>> consumer.seek_to_end([TopicPartition("orders", 0)])
+        >>> consumer.position(TopicPartition("orders", 0))
+        2
+        """
         self._seek_to(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp_ms: int, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Continue from the first record of this time or later, or from the end if there is none."""
+        """Continue from the first record of this time or later, or from the end if there is none.
+
+        >>> consumer.seek_to_timestamp(0)
+        >>> consumer.position(TopicPartition("orders", 0))
+        0
+        """
         self._seek_to(partitions, check_timestamp(timestamp_ms, "seek"))
 
     def _seek_to(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
@@ -323,7 +418,11 @@ class Consumer:
             self.engine.fetcher.schedule()
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """Return the offset of the next record that poll() returns."""
+        """Return the offset of the next record that poll() returns.
+
+        >>> consumer.position(TopicPartition("orders", 0))
+        0
+        """
         checked, deadline = check_partition(partition), time.monotonic() + self.engine.timeout_s(timeout)
         with self._call():
             while True:
@@ -340,11 +439,22 @@ class Consumer:
                     self._lock.wait(left)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these partitions until `resume`."""
+        """Return no records of these partitions until `resume`.
+
+        >>> consumer.pause(consumer.assignment)
+        >>> consumer.poll(timeout=0.1)
+        []
+        """
         self._set_paused(partitions, paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records of these partitions again."""
+        """Return records of these partitions again.
+
+        >>> consumer.pause(consumer.assignment)
+        >>> consumer.resume(consumer.assignment)
+        >>> len(consumer.poll(timeout=10.0))
+        2
+        """
         self._set_paused(partitions, paused=False)
 
     def _set_paused(self, partitions: Iterable[TopicPartition], *, paused: bool) -> None:
@@ -357,14 +467,24 @@ class Consumer:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
+        """The paused partitions.
+
+        >>> consumer.pause(consumer.assignment)
+        >>> consumer.paused
+        frozenset({TopicPartition(topic='orders', partition=0)})
+        """
         with self._lock:
             return frozenset(state.partition for state in self._positions if state.paused)
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """Commit these offsets, or all positions, and wait for the response."""
+        """Commit these offsets, or all positions, and wait for the response.
+
+        >>> record = consumer.poll(timeout=10.0)[0]
+        >>> consumer.commit({record.topic_partition: record.offset + 1})
+        >>> consumer.commit()  # after all records of the last poll
+        """
         with self._call():
             checked = self._offsets_to_commit(offsets)
             membership = self.engine.require_group("commit()")
@@ -377,7 +497,13 @@ class Consumer:
             raise self.engine.explain(outcome[0])
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting; a later call of this consumer runs `callback` with the outcome."""
+        """Commit without waiting; a later call of this consumer runs `callback` with the outcome.
+
+        >>> records = consumer.poll(timeout=10.0)
+        >>> consumer.commit_async(callback=lambda offsets, error: print(error or "committed"))
+        >>> consumer.commit()  # a later call runs the callback
+        committed
+        """
         with self._call():
             checked = self._offsets_to_commit(offsets)
 
@@ -392,7 +518,13 @@ class Consumer:
     def committed(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of the group; None where it has none."""
+        """Return the committed offsets of the group; None where it has none.
+
+        >>> partition = TopicPartition("orders", 0)
+        >>> consumer.commit({partition: 1})
+        >>> consumer.committed([partition])[partition].offset
+        1
+        """
         checked = check_partitions(partitions)
         outcome: list[tuple[Mapping[TopicPartition, OffsetAndMetadata | None], SlackwaterError | None]] = []
         with self._call():
@@ -415,7 +547,10 @@ class Consumer:
             }
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Rejoin the group at the next poll."""
+        """Rejoin the group at the next poll.
+
+        >>> consumer.enforce_rebalance("the weights of the assignor changed")
+        """
         with self._call():
             membership = self.engine.require_group("enforce_rebalance()")
             membership.call_member(lambda member, now_ms: member.enforce_rebalance(reason, now_ms))
@@ -423,15 +558,28 @@ class Consumer:
     # --- cluster ------------------------------------------------------------------------------------------------------
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition."""
+        """Return the first offset of each partition.
+
+        >>> consumer.beginning_offsets(consumer.assignment)
+        {TopicPartition(topic='orders', partition=0): 0}
+        """
         return self._bounds(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition."""
+        """Return the offset after the last record of each partition.
+
+        >>> consumer.end_offsets(consumer.assignment)
+        {TopicPartition(topic='orders', partition=0): 2}
+        """
         return self._bounds(partitions, LATEST)
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each time or later; None where there is none."""
+        """Return the first record of each time or later; None where there is none.
+
+        >>> partition = TopicPartition("orders", 0)
+        >>> consumer.offsets_for_times({partition: 0})[partition].offset
+        0
+        """
         checked = {
             check_partition(partition): check_timestamp(time_ms, partition) for partition, time_ms in times.items()
         }
@@ -457,7 +605,11 @@ class Consumer:
             raise engine.timeout_error(str(error)) from None
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """Return the partitions of a topic; an empty list if it does not exist."""
+        """Return the partitions of a topic; an empty list if it does not exist.
+
+        >>> consumer.partitions_for("orders")
+        [TopicPartition(topic='orders', partition=0)]
+        """
         with self._call():
             timeout_s = self.engine.timeout_s(timeout)
             try:
@@ -469,13 +621,19 @@ class Consumer:
     # --- observation --------------------------------------------------------------------------------------------------
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return every metric under the Java client's name. May be called from any thread."""
+        """Return every metric under the Java client's name. May be called from any thread.
+
+        >>> {name.name: value for name, value in consumer.metrics().items()}["rebalance-total"]
+        1
+        """
         return self.engine.metrics()
 
     def on_event(self, handler: Callable[[GroupEvent], None]) -> None:
         """Call `handler` for every group event of this member, in order.
 
         The handler runs on the network thread and must return quickly: heartbeats wait for it.
+
+        >>> consumer.on_event(lambda event: print(event.kind))
         """
         self.engine.event_handlers.append(handler)
 

@@ -38,7 +38,7 @@ from slackwater.client.consumer.log_lines import LogLines, consumer_prefix
 from slackwater.client.consumer.membership import Membership
 from slackwater.client.consumer.metrics import FETCH_GROUP, MetricName
 from slackwater.client.consumer.positions import PartitionState, Positions
-from slackwater.client.consumer.rebalance_listener import RebalanceListener, call_listener
+from slackwater.client.consumer.rebalance_listener import AnyListener, call_listener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.errors import ClientTimeoutError
 from slackwater.client.network.cluster import Cluster
@@ -85,7 +85,7 @@ class ConsumerEngine:
         self.clock = AnchoredClock()
         self.mutex = threading.RLock()
         self.lock = threading.Condition(self.mutex)
-        self.listener: RebalanceListener | None = None
+        self.listener: AnyListener | None = None
         self.is_in_listener = False
         self.tracks_consumed = True  # False while Consumer.run decides what was consumed
         self.event_handlers: list[Callable[[GroupEvent], None]] = []

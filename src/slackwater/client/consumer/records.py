@@ -1,11 +1,13 @@
 """The records that a consumer returns."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.batch import TimestampType
 from slackwater.wire.records.record import Header
+
+_MAX_SHOWN: Final = 60
 
 
 class ConsumerRecord(NamedTuple):
@@ -24,6 +26,11 @@ class ConsumerRecord(NamedTuple):
     headers: Sequence[Header]
     leader_epoch: int = -1
 
+    def __repr__(self) -> str:
+        text = f"{self.topic_partition}, offset={self.offset}, timestamp={self.timestamp}"
+        headers = f", headers={_shorten(list(self.headers))}" if self.headers else ""
+        return f"ConsumerRecord({text}, key={_shorten(self.key)}, value={_shorten(self.value)}{headers})"
+
     @property
     def size(self) -> int:
         """The bytes of key, value and headers; a deserialized key or value counts as 0."""
@@ -36,3 +43,11 @@ class ConsumerRecord(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """The partition of the record."""
         return TopicPartition(self.topic, self.partition)
+
+
+def _shorten(value: object) -> str:
+    """Return a representation of limited length, and the size of long bytes."""
+    if isinstance(value, bytes) and len(value) > _MAX_SHOWN:
+        return f"{value[:_MAX_SHOWN]!r}... ({len(value)} bytes)"
+    text = repr(value)
+    return text if len(text) <= 2 * _MAX_SHOWN else f"{text[: 2 * _MAX_SHOWN]}..."

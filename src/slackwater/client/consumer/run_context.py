@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from slackwater.client.config import PRODUCER_SETTINGS, int_value
 from slackwater.client.consumer.engine import ConsumerEngine
-from slackwater.client.consumer.rebalance_listener import RebalanceListener
+from slackwater.client.consumer.rebalance_listener import AnyListener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.member import OffsetAndMetadata
@@ -54,9 +54,7 @@ class RunContext:
         }
 
     @contextmanager
-    def intercept_rebalances(
-        self, make_listener: Callable[[RebalanceListener | None], RebalanceListener]
-    ) -> Iterator[None]:
+    def intercept_rebalances(self, make_listener: Callable[[AnyListener | None], AnyListener]) -> Iterator[None]:
         """Replace the application's listener by `make_listener(listener)`, and stop noting records as consumed."""
         engine = self._engine
         listener = engine.listener

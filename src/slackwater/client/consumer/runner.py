@@ -34,7 +34,7 @@ from typing import Final
 
 from slackwater.client.consumer.dead_letters import DeadLetterWriter, is_permanent
 from slackwater.client.consumer.deserialization import DeserializationError
-from slackwater.client.consumer.rebalance_listener import RebalanceListener
+from slackwater.client.consumer.rebalance_listener import AnyListener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.consumer.run_context import RunContext
 from slackwater.client.consumer.workers import Handler, UnawaitedHandlerError, deserialize_first, make_workers
@@ -446,7 +446,7 @@ def _by_partition(offsets: Iterable[OffsetToCommit]) -> dict[TopicPartition, int
 class _RunnerListener:
     """Calls the runner around a rebalance, and then the application's listener."""
 
-    def __init__(self, runner: Runner, listener: RebalanceListener | None) -> None:
+    def __init__(self, runner: Runner, listener: AnyListener | None) -> None:
         self._runner = runner
         self._listener = listener
 

@@ -81,6 +81,10 @@ class Producer:
         self._sender = Sender(sender, self._accumulator, self._cluster, self._network, self._changed)
         self._maintenance = self._network.submit(run_maintenance(self._cluster, self._refresh))
 
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<Producer {self.client_id!r} of {self._cluster.bootstrap_servers}{state}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -100,7 +104,11 @@ class Producer:
         headers: Sequence[tuple[str, bytes | None]] = (),
         on_delivery: OnDelivery | None = None,
     ) -> "Future[RecordMetadata]":
-        """Send a record; the future and `on_delivery` receive its metadata or an error."""
+        """Send a record; the future and `on_delivery` receive its metadata or an error.
+
+        >>> producer.send("orders", b"order 2", key=b"ann").result(timeout=10.0).offset
+        2
+        """
         if self._serialize_value is not None and value is not None:
             value = _serialize(self._serialize_value, value, "value", topic)
         if self._serialize_key is not None and key is not None:
@@ -144,7 +152,13 @@ class Producer:
         return delivery
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until all sent records are delivered or failed."""
+        """Wait until all sent records are delivered or failed.
+
+        >>> delivery = producer.send("orders", b"order 2")
+        >>> producer.flush(timeout=10.0)
+        >>> delivery.done()
+        True
+        """
         self._not_closed()
         self._not_in_callback("flush()")
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -162,11 +176,20 @@ class Producer:
         self._network.run(_do_nothing())  # after it, the last callbacks have run
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of a topic."""
+        """Return the partitions of a topic.
+
+        >>> producer.partitions_for("orders")
+        [TopicPartition(topic='orders', partition=0)]
+        """
         return [queue.partition for queue in self._topic(topic).queues]
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver all sent records and close all connections."""
+        """Deliver all sent records and close all connections.
+
+        >>> producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        >>> delivery = producer.send("orders", b"order 2")
+        >>> producer.close(timeout=10.0)
+        """
         if self._closed:
             return
         self._not_in_callback("close()")
