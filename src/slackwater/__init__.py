@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ClientClosedError,
         ClientTimeoutError,
         NetworkError,
+        ResponseTooLargeError,
         UnsupportedVersionError,
     )
     from slackwater.client.network.offsets import OffsetAndTimestamp
@@ -71,6 +72,7 @@ __all__ = [
     "RebalanceListener",
     "RecordMetadata",
     "ResetTo",
+    "ResponseTooLargeError",
     "RetriableCommitFailed",
     "SerializationError",
     "SlackwaterError",
@@ -92,7 +94,13 @@ _MODULES: Final = {
     "client.consumer.rebalance_listener": ("RebalanceListener",),
     "client.consumer.records": ("ConsumerRecord",),
     "client.consumer.runner": ("DeadLetterError", "HandlerFailedError"),
-    "client.errors": ("ClientClosedError", "ClientTimeoutError", "NetworkError", "UnsupportedVersionError"),
+    "client.errors": (
+        "ClientClosedError",
+        "ClientTimeoutError",
+        "NetworkError",
+        "ResponseTooLargeError",
+        "UnsupportedVersionError",
+    ),
     "client.network.offsets": ("OffsetAndTimestamp",),
     "client.producer": ("Producer", "RecordMetadata", "SerializationError", "UnknownTopicError"),
     "group.batches.config": ("DataLossError",),

@@ -4,11 +4,15 @@ A broker's error code is raised as `BrokerError`. The errors below occur before 
 response arrives.
 """
 
-from slackwater.group.errors import SlackwaterError
+from slackwater.group.errors import PeerError, SlackwaterError
 
 
 class NetworkError(SlackwaterError):
     """A connection could not be opened, or was lost before the response arrived. A retry may succeed."""
+
+
+class ResponseTooLargeError(PeerError):
+    """A broker announced a larger response than its request allows. The connection was closed."""
 
 
 class ClientTimeoutError(SlackwaterError):

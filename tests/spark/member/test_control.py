@@ -3,12 +3,12 @@
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from slackwater.spark.member.control_server import ControlServer
+from slackwater.spark.member.control_server import MAX_QUEUED_MESSAGES, MAX_UNAUTHENTICATED, ControlServer
 from slackwater.spark.member.query_listener import QueryListener, keeps_state, parse_offset
 from tests.waiting import wait_until
 
@@ -71,6 +71,69 @@ def test_invalid_hello_is_rejected(server: ControlServer, line: bytes) -> None:
     with closing(Member(server)) as unauthenticated:
         unauthenticated.socket.sendall(line)
         assert unauthenticated.receive() is None
+
+
+@pytest.mark.parametrize("start", [b"[", b'{"hello":', b'{"hello": {"secret": ['])
+def test_deeply_nested_hello_is_rejected(server: ControlServer, start: bytes) -> None:
+    with closing(Member(server)) as unauthenticated:
+        unauthenticated.socket.sendall(start + b"[" * 50_000 + b"\n")
+        assert unauthenticated.receive() is None
+    with member(server) as next_member:
+        assert next_member.receive() == {"welcome": {}}
+
+
+def test_slow_hello_is_rejected_at_its_total_timeout() -> None:
+    with closing(ControlServer(hello_timeout_s=0.2)) as server, closing(Member(server)) as slow:
+        slow.socket.settimeout(0.01)
+
+        def is_disconnected() -> bool:
+            try:
+                slow.socket.sendall(b" ")  # each byte arrives well within the timeout
+                return slow.socket.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        wait_until(is_disconnected, lambda: "still connected", DEADLINE_S)
+
+
+def test_silent_clients_are_limited(server: ControlServer) -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(closing(Member(server))) for _ in range(MAX_UNAUTHENTICATED)]
+        with closing(Member(server)) as one_more:
+            assert one_more.receive() is None
+        silent[0].close()
+
+        def is_welcome() -> bool:
+            with closing(Member(server)) as another:
+                try:
+                    another.send_hello(secret=server.address.secret, checkpoint_id="t")
+                    return another.receive() == {"welcome": {}}
+                except OSError:
+                    return False
+
+        wait_until(is_welcome, lambda: "rejected", DEADLINE_S)
+
+
+def test_member_that_does_not_read_delays_nobody(server: ControlServer) -> None:
+    with member(server, checkpoint_id="deaf") as deaf, member(server, checkpoint_id="other") as other:
+        assert deaf.receive() == {"welcome": {}}
+        assert other.receive() == {"welcome": {}}
+        for _ in range(20):
+            server.batch_finished("deaf", {"token": "x" * 1_000_000})  # more than the buffers of the sockets hold
+        server.task_ended("other")
+        assert other.receive() == {"task": "other"}
+        assert "deaf" in {connected.checkpoint_id for connected in server.members}  # no send has timed out yet
+
+
+def test_member_with_full_queue_is_disconnected(server: ControlServer) -> None:
+    with member(server, checkpoint_id="deaf") as deaf:
+        assert deaf.receive() == {"welcome": {}}
+        server.batch_finished("deaf", {"token": "x" * 20_000_000})
+        for _ in range(2 * MAX_QUEUED_MESSAGES):
+            server.task_ended("deaf")
+        assert server.members == []
 
 
 def test_duplicate_instance_id_is_rejected(server: ControlServer) -> None:

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from slackwater.client.errors import NetworkError, UnsupportedVersionError
+from slackwater.client.errors import NetworkError, ResponseTooLargeError, UnsupportedVersionError
 from slackwater.client.network.cluster import COORDINATOR, Cluster, TopicMetadata
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.client.network.group_apis import api_of, from_wire, to_wire, version_of
@@ -171,7 +171,7 @@ class Membership:
                 log.debug("%s failed: %s", type(request).__name__, error)
             else:  # after a bug, the state machine must not wait forever
                 log.exception("%s failed.", type(request).__name__)
-            if isinstance(error, UnsupportedVersionError):
+            if isinstance(error, UnsupportedVersionError | ResponseTooLargeError):
                 self._raise(error)
             self.call_member(lambda member, now_ms: member.on_request_failed(send.request_id, now_ms))
         else:
@@ -209,6 +209,8 @@ class Membership:
                 return
             except SlackwaterError as error:
                 log.debug("A metadata request failed: %s", error)
+                if isinstance(error, ResponseTooLargeError):
+                    self._raise(error)
             await asyncio.sleep(backoff_ms / 1000 * random.uniform(1 - _JITTER, 1 + _JITTER))
             backoff_ms = min(backoff_ms * 2, config.retry_backoff_max_ms)
 

@@ -5,6 +5,8 @@ Invariants:
 - API versions are negotiated first (KIP-511): the newest that both sides support, unless the caller passes a version.
 - A request without a response within its timeout closes the connection, as in the Java client. All requests in flight
   then fail with `NetworkError`.
+- A response is limited by its request, before memory is allocated for it. A larger one fails the request with
+  `ResponseTooLargeError` and closes the connection.
 - TLS and SASL belong to `ConnectionSecurity`, which gets the open connection before the first request.
 """
 
@@ -14,11 +16,11 @@ from collections.abc import Awaitable
 from ssl import SSLContext
 from typing import Final, Protocol, Self, TypeVar, cast
 
-from slackwater.client.errors import NetworkError, UnsupportedVersionError
-from slackwater.client.network.frames import FrameReceiver
+from slackwater.client.errors import NetworkError, ResponseTooLargeError, UnsupportedVersionError
+from slackwater.client.network.frames import FrameReceiver, FrameSizeError
 from slackwater.group.errors import Error, PeerError
 from slackwater.version import __version__
-from slackwater.wire.apis import API_VERSIONS, APIS, Api
+from slackwater.wire.apis import API_VERSIONS, APIS, FETCH, Api
 from slackwater.wire.codec import response_type
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -26,7 +28,7 @@ from slackwater.wire.messages.fetch import FetchResponse
 from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
-MAX_RESPONSE_BYTES: Final = 2**31 - 1
+MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024  # without records; as much as brokers accept in a request by default
 R = TypeVar("R", bound=Response)
 
 
@@ -52,13 +54,15 @@ class Plaintext:
 class _InFlightRequest:
     """A request whose response has not arrived."""
 
-    __slots__ = ("correlation_id", "future", "response_type", "timer", "version")
+    __slots__ = ("api", "correlation_id", "future", "max_bytes", "response_type", "timer", "version")
 
     def __init__(
-        self, correlation_id: int, response_type: type[Response], version: int, future: "asyncio.Future[Response]"
+        self, api: Api, correlation_id: int, version: int, max_bytes: int, future: "asyncio.Future[Response]"
     ) -> None:
+        self.api = api
+        self.max_bytes = max_bytes
         self.correlation_id = correlation_id
-        self.response_type = response_type
+        self.response_type = response_type(api)
         self.version = version
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
@@ -73,7 +77,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._frames = FrameReceiver(MAX_RESPONSE_BYTES)
+        self._frames = FrameReceiver(self._max_response_bytes)
         self._in_flight: deque[_InFlightRequest] = deque()
         self._next_id = 0
         self._close_reason = ""
@@ -106,6 +110,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except OSError as error:
             connection.abort("connecting failed")
             raise NetworkError(f"{connection} could not be reached: {error.strerror or error}.") from error
+        except ResponseTooLargeError as error:
+            raise NetworkError(f"{error} Is this the port of a Kafka broker?") from error
         except BaseException:
             connection.abort("connecting was cancelled")
             raise
@@ -145,18 +151,28 @@ class BrokerConnection(asyncio.BufferedProtocol):
         low, high = self._versions.get(api.key, (0, -1))
         return max(low, api.min_version) <= min(high, api.latest_stable)
 
-    async def request(self, request: Request, response: type[R], *, timeout_s: float, version: int | None = None) -> R:
+    async def request(
+        self,
+        request: Request,
+        response: type[R],
+        *,
+        timeout_s: float,
+        version: int | None = None,
+        max_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> R:
         """Send a request and return its response."""
-        return cast(R, await self.send(request, timeout_s=timeout_s, version=version))
+        return cast(R, await self.send(request, timeout_s=timeout_s, version=version, max_bytes=max_bytes))
 
-    def send(self, request: Request, *, timeout_s: float, version: int | None = None) -> "asyncio.Future[Response]":
-        """Send a request; the future receives the response."""
+    def send(
+        self, request: Request, *, timeout_s: float, version: int | None = None, max_bytes: int = MAX_RESPONSE_BYTES
+    ) -> "asyncio.Future[Response]":
+        """Send a request; the future receives the response, which may have up to `max_bytes`."""
         future: asyncio.Future[Response] = self._loop.create_future()
         api = request.API
         if version is None:
             version = self.version_of(api)
         correlation_id = self._write(request, version)
-        sent = _InFlightRequest(correlation_id, response_type(api), version, future)
+        sent = _InFlightRequest(api, correlation_id, version, max_bytes, future)
         sent.timer = self._loop.call_later(timeout_s, self._on_timeout, request.API.name, timeout_s)
         self._in_flight.append(sent)
         return future
@@ -207,8 +223,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             for frame in self._frames.on_written(nbytes):
                 self._on_frame(frame)
+        except FrameSizeError as error:
+            self._on_too_large(error)
         except WireError as error:
             self.abort(f"the response is invalid: {error}")
+
+    def _max_response_bytes(self, index: int) -> int:
+        return self._in_flight[index].max_bytes if index < len(self._in_flight) else MAX_RESPONSE_BYTES
+
+    def _on_too_large(self, frame: FrameSizeError) -> None:
+        if self._in_flight:
+            sent = self._in_flight[0]  # connection_lost cancels its timer
+            hint = " Raise fetch.max.bytes if record batches are that large." if sent.api is FETCH else ""
+            _fail(
+                sent,
+                ResponseTooLargeError(
+                    f"{self} announced a response of {frame.size} bytes to {sent.api.name}; this client accepts up to "
+                    f"{frame.limit}.{hint}"
+                ),
+            )
+        self.abort(f"a response of {frame.size} bytes was announced")
 
     def _on_frame(self, frame: bytes | bytearray) -> None:
         if not self._in_flight:

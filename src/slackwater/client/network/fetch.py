@@ -2,6 +2,8 @@
 
 Invariants:
 - A request names topics by id only if every topic of its session has one.
+- A response has at most `max_bytes` of records, or one larger batch: its size is limited by `max_bytes` and
+  MAX_RESPONSE_BYTES together.
 - Fetched bytes are never decoded here; `FetchedData` starts at the first record the reader has not read.
 """
 
@@ -11,10 +13,11 @@ from enum import Enum
 from typing import Final
 
 from slackwater.client.network.cluster import Cluster
-from slackwater.client.network.connection import BrokerConnection
+from slackwater.client.network.connection import MAX_RESPONSE_BYTES, BrokerConnection
 from slackwater.client.network.fetch_session import FetchPosition, SessionRequest
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.settings import MAX_INT
 from slackwater.wire.apis import FETCH
 from slackwater.wire.messages.fetch import (
     FetchPartition,
@@ -113,6 +116,7 @@ async def send_fetch(
         FetchResponse,
         timeout_s=(cluster.config.request_timeout_ms + options.max_wait_ms) / 1000,
         version=version,
+        max_bytes=min(options.max_bytes + MAX_RESPONSE_BYTES, MAX_INT),
     )
 
 

@@ -1,8 +1,8 @@
 """Receives the frames of a connection without copying large responses.
 
 Invariants:
-- A frame is a size in four bytes and a body. A size out of bounds raises when its four bytes have arrived; complete
-  frames before it are returned first.
+- A frame is a size in four bytes and a body. A size above the limit of its frame raises when its four bytes have
+  arrived; complete frames before it are returned first.
 - Small responses share one buffer and are cut out of it. A large response, usually a fetch, gets its own buffer as soon
   as its size is known, and the socket writes into it directly.
 - The buffer of a large response is reused when nothing refers to it: new memory costs as much as receiving the bytes.
@@ -11,6 +11,7 @@ Invariants:
 
 import struct
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from slackwater.wire.errors import WireError
@@ -21,10 +22,22 @@ _MAX_REUSED_FRAMES: Final = 3
 _MAX_REUSED_BYTES: Final = 17 << 20
 
 
-class FrameReceiver:
-    """Cuts the bytes of one connection into frames, without their sizes."""
+class FrameSizeError(WireError):
+    """A frame is larger than its limit."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"The frame size is {size}; 0 to {limit} are allowed.")
+        self.size = size
+        self.limit = limit
+
+
+class FrameReceiver:
+    """Cuts the bytes of one connection into frames, without their sizes.
+
+    `max_bytes(n)` returns the limit of the frame after the next `n` frames.
+    """
+
+    def __init__(self, max_bytes: Callable[[int], int]) -> None:
         self._max_bytes = max_bytes
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
@@ -62,9 +75,10 @@ class FrameReceiver:
         at, end = self._start, self._end
         while end - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._buffer, at)
-            if not 0 <= size <= self._max_bytes:
+            limit = self._max_bytes(len(frames))
+            if not 0 <= size <= limit:
                 if not frames:
-                    raise WireError(f"The frame size is {size}; 0 to {self._max_bytes} are allowed.")
+                    raise FrameSizeError(size, limit)
                 break
             body = at + _SIZE.size
             if body + size > end:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from slackwater.spark.member.control_server import ControlAddress
+from slackwater.spark.member.control_server import ControlAddress, parse_message
 
 log = logging.getLogger("slackwater.spark.member.query_member")
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -51,9 +51,7 @@ class ControlClient:
         try:
             with connection.makefile("rb") as lines:
                 while line := lines.readline(MAX_MESSAGE_BYTES):
-                    message = json.loads(line)
-                    if isinstance(message, dict):
-                        self._on_message(message)
+                    self._on_message(parse_message(line))
         except (OSError, ValueError) as error:
             log.debug("The control connection ended: %s", error)
         self.is_connected = False

@@ -12,22 +12,25 @@ listener in the user's process learns it at once, and sends it over this connect
 A query is identified by its checkpoint id, the `token` in its offsets.
 
 Invariants:
-- The server listens on loopback only. A client authenticates with the secret from the query's options.
-- A slow or closed control connection never blocks a query. Messages that cannot be sent are dropped, and the member
-  learns the same from Spark later.
+- The server listens on loopback only. A client authenticates with the secret from the query's options, within
+  HELLO_TIMEOUT_S in total. The number of clients that have not authenticated is limited.
+- A slow or closed control connection never blocks a query or another member: every member has its own queue and thread.
+  A member that does not read is disconnected when its queue is full, and learns the same from Spark later.
 """
 
 import contextlib
 import hmac
 import json
 import logging
+import queue
 import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 log = logging.getLogger("slackwater.spark.member.control_server")
 
@@ -35,6 +38,8 @@ LOOPBACK: Final = "127.0.0.1"
 SEND_TIMEOUT_S: Final = 5
 HELLO_TIMEOUT_S: Final = 30.0
 MAX_HELLO_BYTES: Final = 64 * 1024
+MAX_UNAUTHENTICATED: Final = 64
+MAX_QUEUED_MESSAGES: Final = 1_000
 
 
 class ControlAddress(NamedTuple):
@@ -54,13 +59,56 @@ class ConnectedMember:
     instance_id: str | None
 
 
+class MemberConnection:
+    """The messages to one member, sent by a thread of its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._messages: queue.Queue[bytes | None] = queue.Queue(MAX_QUEUED_MESSAGES)
+        # A timeout for sending only: settimeout() would also limit the wait for the disconnect.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        threading.Thread(target=self._write, name="slackwater-member-writer", daemon=True).start()
+
+    def send(self, message: Mapping[str, object]) -> bool:
+        """Send a message soon; False if the member does not read its messages."""
+        try:
+            self._messages.put_nowait(json.dumps(message).encode() + b"\n")
+        except queue.Full:
+            return False
+        return True
+
+    def wait_for_disconnect(self) -> None:
+        """Return when the member has disconnected, or `close` was called."""
+        with contextlib.suppress(OSError):
+            while self._socket.recv(4096):
+                pass  # members send nothing else
+
+    def close(self) -> None:
+        """Close the connection; messages that are not sent yet are dropped."""
+        _close(self._socket)
+        with contextlib.suppress(queue.Full):  # then the thread sends, and fails
+            self._messages.put_nowait(None)
+
+    def finish(self) -> None:
+        """Close the connection after the messages were sent."""
+        with contextlib.suppress(queue.Full):
+            self._messages.put_nowait(None)
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while (line := self._messages.get()) is not None:
+                self._socket.sendall(line)
+        _close(self._socket)
+
+
 class ControlServer:
     """Accepts members, and sends them the progress of their queries."""
 
-    def __init__(self) -> None:
+    def __init__(self, hello_timeout_s: float = HELLO_TIMEOUT_S) -> None:
+        self._hello_timeout_s = hello_timeout_s
         self._lock = threading.Lock()
-        self._send_lock = threading.Lock()  # one line at a time
-        self._members: dict[socket.socket, ConnectedMember] = {}
+        self._unauthenticated = threading.Semaphore(MAX_UNAUTHENTICATED)
+        self._members: dict[MemberConnection, ConnectedMember] = {}
         self._stateful: dict[str, bool] = {}  # by checkpoint_id; sent again to members that connect later
         self._listener = socket.create_server((LOOPBACK, 0))
         self.address = ControlAddress(LOOPBACK, self._listener.getsockname()[1], secrets.token_hex(16))
@@ -75,7 +123,7 @@ class ControlServer:
         with self._lock:
             connections, self._members = list(self._members), {}
         for connection in connections:
-            _close(connection)
+            connection.close()
 
     @property
     def members(self) -> list[ConnectedMember]:
@@ -107,9 +155,8 @@ class ControlServer:
                 connection for connection, member in self._members.items() if member.checkpoint_id == checkpoint_id
             ]
         for connection in connections:
-            with self._send_lock:
-                sent = _send(connection, message)
-            if not sent:
+            if not connection.send(message):
+                log.warning("A member of query %s does not read its messages and was disconnected.", checkpoint_id)
                 self._remove(connection)
 
     # --- connections --------------------------------------------------------------------------------------------------
@@ -120,44 +167,46 @@ class ControlServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            if not self._unauthenticated.acquire(blocking=False):
+                _close(connection)
+                continue
             threading.Thread(target=self._serve, args=(connection,), name="slackwater-member", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         """Authenticate a member, and wait until it disconnects."""
-        connection.settimeout(HELLO_TIMEOUT_S)
-        member = self._authenticate(connection)
-        connection.settimeout(None)
-        # A timeout for sending only: settimeout() would also limit the wait for the disconnect.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        try:
+            member = self._authenticate(connection)
+        finally:
+            self._unauthenticated.release()
         if member is None:
             _close(connection)
             return
-        with self._send_lock:
-            with self._lock:
-                rejection = self._rejection(member)
-                if rejection is None:
-                    self._members[connection] = member
-                stateful = self._stateful.get(member.checkpoint_id)
-            _send(connection, {"welcome": {}} if rejection is None else {"refused": rejection})
-            if stateful is not None:
-                _send(connection, _query(member.checkpoint_id, stateful))
+        connection.settimeout(None)
+        writer = MemberConnection(connection)
+        with self._lock:
+            rejection = self._rejection(member)
+            writer.send({"welcome": {}} if rejection is None else {"refused": rejection})
+            if rejection is None:
+                if (stateful := self._stateful.get(member.checkpoint_id)) is not None:
+                    writer.send(_query(member.checkpoint_id, stateful))
+                self._members[writer] = member
         if rejection is not None:
-            _close(connection)
+            writer.finish()
             return
-        with contextlib.suppress(OSError):
-            while connection.recv(4096):
-                pass  # members send nothing else
-        self._remove(connection)
+        writer.wait_for_disconnect()
+        self._remove(writer)
 
     def _authenticate(self, connection: socket.socket) -> ConnectedMember | None:
         line = b""
+        deadline = time.monotonic() + self._hello_timeout_s
         try:
             while not line.endswith(b"\n"):
+                connection.settimeout(max(deadline - time.monotonic(), 0.001))
                 data = connection.recv(4096)
                 if not data or len(line) > MAX_HELLO_BYTES:
                     return None
                 line += data
-            hello = json.loads(line)["hello"]
+            hello = parse_message(line)["hello"]
             if not hmac.compare_digest(str(hello["secret"]).encode(), self.address.secret.encode()):
                 return None
             return ConnectedMember(str(hello["checkpoint_id"]), hello.get("group"), hello.get("instance"))
@@ -177,23 +226,25 @@ class ControlServer:
                 )
         return None
 
-    def _remove(self, connection: socket.socket) -> None:
+    def _remove(self, connection: MemberConnection) -> None:
         with self._lock:
             self._members.pop(connection, None)
-        _close(connection)
+        connection.close()
+
+
+def parse_message(line: bytes) -> dict[str, Any]:
+    """Parse a line; raise ValueError if it is no JSON object, or nested too deeply."""
+    try:
+        message = json.loads(line)
+    except RecursionError:
+        raise ValueError("The message is nested too deeply.") from None
+    if not isinstance(message, dict):
+        raise ValueError("The message is no JSON object.")
+    return message
 
 
 def _query(checkpoint_id: str, stateful: bool) -> dict[str, object]:
     return {"query": {"checkpoint_id": checkpoint_id, "stateful": stateful}}
-
-
-def _send(connection: socket.socket, message: Mapping[str, object]) -> bool:
-    """Send one line. Returns False if the connection is closed or does not accept data."""
-    try:
-        connection.sendall(json.dumps(message).encode() + b"\n")
-        return True
-    except OSError:
-        return False
 
 
 def _close(connection: socket.socket) -> None:
