@@ -39,7 +39,7 @@ def test_all_names_exist() -> None:
         assert getattr(slackwater, name) is not None
         assert name in dir(slackwater)
     with pytest.raises(AttributeError, match="no attribute 'Consumr'"):
-        _ = slackwater.Consumr  # type: ignore[attr-defined]
+        _ = slackwater.Consumr
 
 
 def test_all_exceptions_are_public() -> None:

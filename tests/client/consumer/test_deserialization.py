@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.client.clusters import ClusterUnderTest
 from tests.client.consumer.test_runner import ThreadedRun, committed
 from tests.client.helpers import consumer, fill, poll_until, read, wait_for
 
-JSON = {"key_deserializer": bytes.decode, "value_deserializer": json.loads}
+JSON: dict[str, Any] = {"key_deserializer": bytes.decode, "value_deserializer": json.loads}
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 

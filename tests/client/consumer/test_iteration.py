@@ -3,7 +3,8 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import islice
 
 import pytest
@@ -22,11 +23,9 @@ class Stopped(Exception):
     """The processing of a record failed."""
 
 
-@contextlib.contextmanager
-def stopped() -> Iterator[None]:
+def stopped() -> AbstractContextManager[object, bool]:
     """The body has to fail."""
-    with pytest.raises(Stopped):
-        yield
+    return pytest.raises(Stopped)
 
 
 @pytest.fixture
@@ -234,7 +233,12 @@ def test_revocation_in_loop_loses_and_repeats_nothing(cluster: ClusterUnderTest)
         poll_until(second, lambda: cluster.group_state(topic) == "PreparingRebalance")
         has_joined.set()
         records: list[ConsumerRecord] = []
-        wait_for(lambda: records.extend(second.poll(0.05)) or len(processed) + len(records) >= 2 * COUNT)
+
+        def has_all() -> bool:
+            records.extend(second.poll(0.05))
+            return len(processed) + len(records) >= 2 * COUNT
+
+        wait_for(has_all)
         first.wakeup()
         thread.join(TIMEOUT_S)
     processed += [(record.partition, record.offset) for record in records]

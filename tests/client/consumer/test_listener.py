@@ -104,7 +104,7 @@ def test_lost_calls_revoked_without_lost_method(cluster: ClusterUnderTest) -> No
             calls.append(partitions)
 
     with consumer(cluster, group) as client:
-        client.subscribe([topic], listener=OnlyRevoked())  # type: ignore[arg-type]
+        client.subscribe([topic], listener=OnlyRevoked())
         poll_until(client, lambda: client.assignment)
         cluster.evict(group, client)
         poll_until(client, lambda: calls)

@@ -266,7 +266,7 @@ def test_function_that_returns_a_coroutine_ends_run(cluster: ClusterUnderTest) -
 
 def test_asynchronous_generator_is_rejected(cluster: ClusterUnderTest) -> None:
     async def handle(record: ConsumerRecord) -> object:
-        yield record  # type: ignore[misc]
+        yield record
 
     with consumer(cluster, cluster.name("g")) as client:
         client.subscribe(["t"])

@@ -42,7 +42,7 @@ def test_records_are_returned_as_written(cluster: ClusterUnderTest, codec: str) 
     headers = [("h", b"1"), ("h", None), ("ü", b"")]
     with producer(cluster, compression_type=codec) as client:
         first = client.send(topic, "text", "key", headers=headers, timestamp_ms=1_700_000_000_123)
-        client.send(topic, None, bytearray(b"k"))  # type: ignore[arg-type]
+        client.send(topic, None, bytearray(b"k"))
         client.send(topic, b"", b"")
         client.send(topic, b"x" * 5_000)
     assert first.result(0) == RecordMetadata(topic, 0, 0, 1_700_000_000_123)
