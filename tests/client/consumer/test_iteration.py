@@ -226,7 +226,7 @@ def test_revocation_in_loop_loses_and_repeats_nothing(cluster: ClusterUnderTest)
                     has_joined.wait(TIMEOUT_S)
 
     with subscribed(cluster, topic) as first, consumer(cluster, topic) as second:
-        thread = threading.Thread(target=process)
+        thread = threading.Thread(target=process, daemon=True)
         thread.start()
         assert half_done.wait(TIMEOUT_S)
         second.subscribe([topic])

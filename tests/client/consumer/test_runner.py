@@ -24,7 +24,7 @@ class ThreadedRun:
     def __init__(self, client: Consumer, handler: object, **options: object) -> None:
         self.error: BaseException | None = None
         self.consumer = client
-        self._thread = threading.Thread(target=self._run, args=(handler, options))
+        self._thread = threading.Thread(target=self._run, args=(handler, options), daemon=True)
         self._thread.start()
 
     def _run(self, handler: object, options: dict[str, object]) -> None:

@@ -21,15 +21,18 @@ class Gate:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._is_open = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def wait(self) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._event.wait()
+        if not self._is_open:
+            await self._event.wait()
 
     def open(self) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._event.set)
+        self._is_open = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._event.set)
 
 
 class AsyncObject:
