@@ -100,9 +100,13 @@ class Consumer:
         self._close(CLOSE_TIMEOUT_S, None, has_failed=error is not None)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
+        engine, mutex = self.engine, self.engine.mutex
         while not self._closed:
-            with self._call():
-                record = self.engine.poll_record(1.0)
+            with mutex:
+                record = engine.next_decoded() if self._calling_thread is None else None
+            if record is None or engine.deserialize is not None:
+                with self._call():
+                    record = engine.poll_record(1.0, record)
             if record is not None:
                 yield record
 

@@ -93,6 +93,7 @@ class ConsumerEngine:
         self.positions = Positions()
         self._woken = False
         self._returned: dict[TopicPartition, OffsetAndMetadata] = {}  # counts as consumed from the next poll on
+        self._processed: dict[TopicPartition, OffsetAndMetadata] = {}  # consumed, and not passed to the member yet
         self._max_poll_records = int_value(values, "max.poll.records")
         self._poll_again_at = 0.0  # until then an iteration returns decoded records without a poll
         prefix = consumer_prefix(self.client_id, group_id, instance_id)
@@ -163,8 +164,9 @@ class ConsumerEngine:
         membership = self.membership
         if membership is None:
             return
-        if not has_failed:
-            self.mark_returned_as_consumed()
+        if has_failed:
+            self._returned.clear()
+        self.mark_returned_as_consumed()
         member, deadline = membership.member, time.monotonic() + timeout
         timeout_ms = int(timeout * 1000)
         membership.call_member(
@@ -193,25 +195,25 @@ class ConsumerEngine:
         """Poll for up to max.poll.records records, and do not deserialize them."""
         return self._poll(timeout, partial(self._collector.collect_records, self._max_poll_records))
 
-    def poll_record(self, timeout: float) -> ConsumerRecord | None:
-        """Poll for one deserialized record; the records after it stay unread."""
-        if (record := self._next_decoded()) is not None:
-            if self.deserialize is None:
-                return record
-            records: list[ConsumerRecord] | None = [record]
-        else:
+    def poll_record(self, timeout: float, decoded: ConsumerRecord | None = None) -> ConsumerRecord | None:
+        """Return the deserialized `decoded` record, or poll for one; the records after it stay unread."""
+        records = [decoded] if decoded is not None else None
+        if records is None:
             records = self._poll(timeout, partial(self._collector.collect_records, 1))
             self._poll_again_at = time.monotonic() + _MAX_UNPOLLED_S
         records = self._deserialize_all(records)
         return records[0] if records else None
 
-    def _next_decoded(self) -> ConsumerRecord | None:
-        """Return the next record without a poll, which takes ten times as long; None if a poll is due."""
-        with self.mutex:
-            if self.is_in_listener or self._has_work(self.membership) or time.monotonic() >= self._poll_again_at:
-                return None
-            self.mark_returned_as_consumed()
-            return self._collector.take_decoded()
+    def next_decoded(self) -> ConsumerRecord | None:
+        """Return the next record without a poll, which takes ten times as long; None if a poll is due.
+
+        Called with the lock held.
+        """
+        if self.is_in_listener or self._has_work(self.membership) or time.monotonic() >= self._poll_again_at:
+            return None
+        self._processed.update(self._returned)
+        self._returned.clear()
+        return self._collector.take_decoded()
 
     def poll_table(self, timeout: float, max_rows: int, headers: bool) -> "pa.Table | None":
         """Poll for an Arrow table."""
@@ -448,14 +450,15 @@ class ConsumerEngine:
             self._returned[state.partition] = OffsetAndMetadata(state.position, state.leader_epoch)
 
     def forget_returned(self, partition: TopicPartition) -> None:
-        """Auto-commit nothing for this partition until it returns records again."""
+        """Auto-commit nothing more for this partition until it returns records again."""
         self._returned.pop(partition, None)
 
     def mark_returned_as_consumed(self) -> None:
         """Let auto-commit commit the records that the previous poll returned."""
-        if self._returned and self.membership is not None:
+        if (self._returned or self._processed) and self.membership is not None:
             with self.lock:
-                self.membership.member.set_consumed(self._returned)
+                self.membership.member.set_consumed(self._processed | self._returned)
+                self._processed.clear()
                 self._returned.clear()
 
     # --- events and metrics -------------------------------------------------------------------------------------------
