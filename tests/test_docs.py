@@ -16,7 +16,9 @@ from slackwater import Broker
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\(([^)#]+)\)")
+_LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]+))?\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_NOT_IN_ANCHOR = re.compile(r"[^\w\- ]")
 _PORT = re.compile(r"(127\.0\.0\.1):\d+")
 _TEST = re.compile(r"^def test_", re.MULTILINE)
 RUN_S = 180.0
@@ -95,6 +97,14 @@ def _start_and_stop(command: list[str], directory: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_resolve(page: Path) -> None:
-    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+    for target, anchor in _LINK.findall(_BLOCK.sub("", page.read_text(encoding="utf-8"))):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            path = page.parent / target if target else page
+            assert path.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in _anchors(path), f"{page.name}: {target}#{anchor}"
+
+
+def _anchors(page: Path) -> list[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = _HEADING.findall(_BLOCK.sub("", page.read_text(encoding="utf-8")))
+    return [_NOT_IN_ANCHOR.sub("", heading.lower()).replace(" ", "-") for heading in headings]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from slackwater.client.consumer.rebalance_listener import RebalanceListener
     from slackwater.client.consumer.records import ConsumerRecord
     from slackwater.client.consumer.runner import DeadLetterError, HandlerFailedError
+    from slackwater.client.deduplication import SqliteDeduplicationStore, deduplicate
     from slackwater.client.errors import (
         ClientClosedError,
         ClientTimeoutError,
@@ -76,12 +77,14 @@ __all__ = [
     "RetriableCommitFailed",
     "SerializationError",
     "SlackwaterError",
+    "SqliteDeduplicationStore",
     "TopicPartition",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "UsageError",
     "Wakeup",
     "__version__",
+    "deduplicate",
 ]
 
 # Each name is imported on first use, so that a program that needs one part does not load the others.
@@ -94,6 +97,7 @@ _MODULES: Final = {
     "client.consumer.rebalance_listener": ("RebalanceListener",),
     "client.consumer.records": ("ConsumerRecord",),
     "client.consumer.runner": ("DeadLetterError", "HandlerFailedError"),
+    "client.deduplication": ("SqliteDeduplicationStore", "deduplicate"),
     "client.errors": (
         "ClientClosedError",
         "ClientTimeoutError",

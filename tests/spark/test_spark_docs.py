@@ -1,11 +1,17 @@
-"""The examples of docs/spark.md and the README run, and the table of columns matches the source."""
+"""The Spark examples of the documentation run, and the table of columns matches the source."""
 
 import re
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import slackwater.spark
+from slackwater import Admin
+from slackwater.client.admin import ResetTo
 from slackwater.spark.source.columns import COLUMNS, HEADERS
 from slackwater.testing.kafka import Kafka
 from tests.client.helpers import fill, numbers
@@ -24,6 +30,32 @@ def test_examples_run(spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys:
         exec(compile(example.replace("localhost:9092", kafka.bootstrap_servers), PAGE.name, "exec"), names)
     assert len(examples) >= 4
     assert re.search(r"orders\s*\|\s*5", capsys.readouterr().out)
+
+
+def test_documented_sink_stores_every_record_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    fill(kafka, "orders", numbers(5))
+    slackwater.spark.register(spark)
+    (example,) = _EXAMPLE.findall((ROOT / "docs" / "duplicates.md").read_text("utf-8"))
+    database, group = tmp_path / "billing.db", "billing-orders-consumer-group"
+    names: dict[str, object] = {"spark": spark, "checkpoint": str(tmp_path / "checkpoint"), "database": database}
+
+    def run(application: str) -> tuple[list[tuple[str, int]], list[int]]:
+        code = example.replace("localhost:9092", kafka.bootstrap_servers).replace("billing-0", application)
+        exec(compile(code, "duplicates.md", "exec"), names)
+        with closing(sqlite3.connect(database)) as connection:
+            batches = connection.execute("SELECT * FROM batches ORDER BY 1, 2").fetchall()
+            return batches, [amount for (amount,) in connection.execute("SELECT amount FROM amounts ORDER BY 1")]
+
+    assert run("billing-0") == ([("billing-0", 0)], [0, 1, 2, 3, 4])
+
+    shutil.rmtree(tmp_path / "checkpoint-billing-0" / "commits")  # as if it had failed between its sink and its commit
+    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        admin.reset_offsets(group, ResetTo.earliest())
+    assert run("billing-0") == ([("billing-0", 0)], [0, 1, 2, 3, 4])
+
+    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        admin.reset_offsets(group, ResetTo.earliest())
+    assert run("billing-1") == ([("billing-0", 0), ("billing-1", 0)], [0, 1, 2, 3, 4])
 
 
 def test_documented_columns() -> None:
