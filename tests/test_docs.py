@@ -65,6 +65,7 @@ def test_shell_examples_run(page: Path, tmp_path: Path, cluster: dict[str, str])
                 read = subprocess.run(words[:at], cwd=tmp_path, capture_output=True, check=True, timeout=RUN_S).stdout
                 words = words[at + 1 :]
             assert words[0] == "slackwater", line
+            written = tmp_path / words.pop() if words[-2] == ">" and words.pop(-2) else None
             command = [sys.executable, "-c", "from slackwater.cli import main; main()", *words[1:]]
             if words[1] == "broker":
                 _start_and_stop([_PORT.sub(r"\1:0", word) for word in command], tmp_path)
@@ -73,6 +74,8 @@ def test_shell_examples_run(page: Path, tmp_path: Path, cluster: dict[str, str])
                 command, cwd=tmp_path, input=read, capture_output=True, check=False, timeout=RUN_S, env=cluster
             )
             assert done.returncode == 0, done.stderr.decode()
+            if written is not None:
+                written.write_bytes(done.stdout)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`slackwater groups`: its tables, JSON output, confirmations and errors."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -198,6 +199,9 @@ def test_reset_names_partitions_and_clamped_offsets(slackwater: Command, admin: 
         (["--topic", "orders:x", "--to-latest"], "--topic orders:x does not name partitions. Use topic:0,1."),
         (["--all-topics", "--to-datetime", "noon"], "--to-datetime noon is not a time"),
         (["--all-topics", "--by-duration", "long"], "--by-duration long is not a duration"),
+        (["--all-topics", "--to-latest", "--export"], "--export does not ask for confirmation; add --yes"),
+        (["--all-topics", "--to-latest", "--export", "--json"], "use --json or --export, not both."),
+        (["--from-file", "no-such-file"], "no-such-file cannot be read: No such file or directory."),
         (["--all-topics", "--to-latest", "--json"], "--json does not ask for confirmation; add --yes"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -209,6 +213,53 @@ def test_invalid_reset_is_one_sentence(slackwater: Command, admin: Admin, argume
     assert result.err.startswith(f"slackwater: {message}")
     assert result.err.count("\n") == 1
     assert [commit.offset for commit in admin.committed("wrong").values()] == [5]
+
+
+def test_exported_offsets_can_be_restored(slackwater: Command, admin: Admin, tmp_path: Path) -> None:
+    set_offsets(admin, "saved", 1, 2, 3)
+    command = ["groups", "reset-offsets", "saved"]
+    exported = slackwater(*command, "--all-topics", "--to-current", "--dry-run", "--export")
+    assert exported == (0, "orders,0,1\norders,1,2\norders,2,3\n", "")
+    file = tmp_path / "offsets.csv"
+    file.write_text(exported.out)
+    assert slackwater(*command, "--all-topics", "--to-latest", "--yes", "--export").out.endswith("orders,2,10\n")
+    restored = slackwater(*command, "--from-file", file, "--yes")
+    assert restored.out.endswith("Moved 3 offsets of group saved.\n")
+    assert [commit.offset for _, commit in sorted(admin.committed("saved").items())] == [1, 2, 3]
+
+
+def test_file_of_several_groups_and_offsets_out_of_range(slackwater: Command, admin: Admin, tmp_path: Path) -> None:
+    set_offsets(admin, "mixed", 5, 5, 5)
+    file = tmp_path / "offsets.csv"
+    file.write_text('other,orders,1,0\nmixed,"orders",0,99\n\nmixed, orders, 2, 4\n')
+    result = slackwater("groups", "reset-offsets", "mixed", "--from-file", file, "--yes")
+    assert "99 is beyond the log's end" in result.out
+    assert [commit.offset for _, commit in sorted(admin.committed("mixed").items())] == [10, 5, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("orders,0\n", "line 1, is 'orders,0'; use topic,partition,offset."),
+        ("orders,0,1\norders,1,-1\n", "line 2, is 'orders,1,-1'; use topic,partition,offset."),
+        ("orders,0,1\norders,0,2\n", "line 2, names orders-0 a second time."),
+        ("other,orders,0,1\n", "has no offsets of group wrong; use lines of topic,partition,offset."),
+        ("orders,9,1\n", "orders has no partition 9; it has 3, from 0 on."),
+    ],
+)
+def test_wrong_offsets_file_is_one_sentence(
+    slackwater: Command, admin: Admin, tmp_path: Path, text: str, message: str
+) -> None:
+    set_offsets(admin, "wrong", 5)
+    file = tmp_path / "offsets.csv"
+    file.write_text(text)
+    result = slackwater("groups", "reset-offsets", "wrong", "--from-file", file, "--yes")
+    assert result.code == 2
+    assert result.err.rstrip().endswith(message)
+    assert result.err.count("\n") == 1
+    assert [commit.offset for commit in admin.committed("wrong").values()] == [5]
+    scoped = slackwater("groups", "reset-offsets", "wrong", "--from-file", file, "--all-topics", "--yes")
+    assert scoped.code == 2
 
 
 def test_group_with_members_is_not_reset_or_deleted(slackwater: Command, broker: Broker) -> None:

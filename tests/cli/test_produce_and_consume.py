@@ -167,3 +167,22 @@ def test_failed_records_are_counted(slackwater: Command, topic: str, admin: Admi
     result = slackwater("produce", topic, "--set", "linger.ms=0", stdin="x" * 500 + "\n")
     assert (result.code, result.out) == (1, f"Wrote 0 records to {topic}.\n")
     assert result.err.startswith("slackwater: 1 record was not written: ")
+
+
+def test_verbose_consumer_logs_to_standard_error(broker: Broker, slackwater: Command, topic: str) -> None:
+    slackwater("produce", topic, stdin="one\n")
+    command = [sys.executable, "-m", "slackwater", "consume", topic, "--group", topic, "--from-beginning", "--max", "1"]
+    environment = os.environ | {"SLACKWATER_BOOTSTRAP": broker.bootstrap_servers}
+
+    def log(*more: str) -> str:
+        process = subprocess.run(
+            [*command, *more, "--timeout", "30"], capture_output=True, text=True, env=environment, timeout=TIMEOUT_S
+        )
+        assert (process.returncode, process.stdout) == (0, "one\n")
+        return process.stderr
+
+    lines = log("-v")
+    assert " INFO [Consumer clientId=" in lines
+    assert "Successfully joined group with generation" in lines
+    slackwater("groups", "reset-offsets", topic, "--topic", topic, "--to-earliest", "--yes")
+    assert log() == ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from slackwater.cli.app import app
 from tests.interop.clients import JAVA, Driver, partitions, wait_for_assignment, wait_for_records, wait_until
 from tests.interop.conftest import Start
 
@@ -186,6 +187,43 @@ def test_kafka_consumer_groups_resets_and_deletes_offsets(tools: Tools, java: Dr
     assert java.call("group_offsets", group=group) == {f"{topic}-1": 0}
     tools("kafka-consumer-groups", "--delete", "--group", group)
     assert group not in tools("kafka-consumer-groups", "--list").split()
+
+
+def test_offset_files_of_both_tools(
+    tools: Tools, java: Driver, name: Name, tmp_path: Path, bootstrap: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic, group, file = java.create_topic(name("tool-file"), 2), name("tool-file"), tmp_path / "offsets.csv"
+    java.produce(topic, [{"partition": number % 2, "value": "v"} for number in range(20)])
+    of_group = ("--reset-offsets", "--group", group)
+
+    def ours(*arguments: object) -> str:
+        capsys.readouterr()
+        app(["groups", "reset-offsets", group, "-b", bootstrap, *map(str, arguments)], standalone_mode=False)
+        return capsys.readouterr().out
+
+    exported = tools(
+        "kafka-consumer-groups", *of_group, "--topic", f"{topic}:0", "--to-offset", 4, "--dry-run", "--export"
+    )
+    file.write_text(
+        exported
+        + tools("kafka-consumer-groups", *of_group, "--topic", f"{topic}:1", "--to-offset", 6, "--dry-run", "--export")
+    )
+    ours("--from-file", file, "--yes")
+    assert java.call("group_offsets", group=group) == {f"{topic}-0": 4, f"{topic}-1": 6}
+
+    current = ("--all-topics", "--to-current", "--dry-run", "--export")
+    file.write_text(ours(*current))
+    assert sorted(file.read_text().splitlines()) == sorted(
+        tools("kafka-consumer-groups", *of_group, *current).splitlines()
+    )
+    tools("kafka-consumer-groups", *of_group, "--all-topics", "--to-earliest", "--execute")
+    tools("kafka-consumer-groups", *of_group, "--from-file", file, "--execute")
+    assert java.call("group_offsets", group=group) == {f"{topic}-0": 4, f"{topic}-1": 6}
+
+    file.write_text(tools("kafka-consumer-groups", "--reset-offsets", "--all-groups", *current))
+    ours("--all-topics", "--to-earliest", "--yes")
+    ours("--from-file", file, "--yes")
+    assert java.call("group_offsets", group=group) == {f"{topic}-0": 4, f"{topic}-1": 6}
 
 
 def test_kafka_configs_of_a_topic(tools: Tools, java: Driver, name: Name) -> None:

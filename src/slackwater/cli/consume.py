@@ -64,6 +64,9 @@ def consume(
         str | None,
         typer.Option("--format", "-f", metavar="TEXT", help=r"%k key, %v value, %t topic, %p partition, %o offset, …"),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log at INFO level, to standard error: joins, assignments, losses.")
+    ] = False,
     bootstrap: Bootstrap = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -102,8 +105,8 @@ def consume(
             for described in admin.describe_topics(topic)
             for partition in described.partitions
         ]
+    log_to_stderr(verbose=verbose)
     with Consumer(settings) as consumer, _Stop(consumer) as stop:
-        log_to_stderr()
         reader = _Reader(consumer, form, max_)
         if group is not None:
             consumer.subscribe(topic, listener=reader)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from slackwater.cli.broker import LINE
 from slackwater.cli.pairs import parse_pairs
 from slackwater.group.errors import UsageError
 
@@ -52,9 +53,10 @@ def silence_log() -> None:
     logging.getLogger("slackwater").addHandler(logging.NullHandler())
 
 
-def log_to_stderr() -> None:
-    """Print the client's warnings, for a command that continues after errors."""
-    logging.basicConfig(level=logging.WARNING, format="slackwater: %(message)s", stream=sys.stderr)
+def log_to_stderr(*, verbose: bool = False) -> None:
+    """Print the client's warnings, for a command that continues after errors; with `verbose` its log, as in Kafka."""
+    level, line = (logging.INFO, LINE) if verbose else (logging.WARNING, "slackwater: %(message)s")
+    logging.basicConfig(level=level, format=line, stream=sys.stderr)
 
 
 def client_settings(bootstrap: str | None, config: Path | None, more: Iterable[str] | None = None) -> dict[str, object]:
@@ -78,12 +80,13 @@ def open_admin(bootstrap: str | None, config: Path | None) -> "Admin":
     return Admin(timeout | client_settings(bootstrap, config))
 
 
-def confirm(question: str, *, yes: bool, as_json: bool) -> None:
+def confirm(question: str, *, yes: bool, as_json: bool, export: bool = False) -> None:
     """Ask for confirmation unless `yes`; end the command with exit code 1 if it is refused."""
     if yes:
         return
-    if as_json:
-        raise UsageError("--json does not ask for confirmation; add --yes, or --dry-run to see what would be done.")
+    if as_json or export:
+        option = "--json" if as_json else "--export"
+        raise UsageError(f"{option} does not ask for confirmation; add --yes, or --dry-run to see what would be done.")
     if not sys.stdin.isatty():
         raise UsageError("no terminal to ask for confirmation; add --yes, or --dry-run to see what would be done.")
     if not typer.confirm(question):

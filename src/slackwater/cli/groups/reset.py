@@ -1,10 +1,12 @@
 """`slackwater groups reset-offsets`."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from slackwater.cli.groups.offset_lines import format_offsets, read_offsets
 from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
 from slackwater.cli.printing import count, emit, table
 from slackwater.cli.times import datetime_ms, duration_ms
@@ -36,6 +38,12 @@ def reset_offsets(
     by_duration: Annotated[
         str | None, typer.Option(metavar="DURATION", help="To the first record within this time: 90s, 1h30m, PT1H.")
     ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="To the offsets in this file: topic,partition,offset lines.")
+    ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Print topic,partition,offset lines, which --from-file can read.")
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
@@ -46,21 +54,30 @@ def reset_offsets(
 
     An offset outside the log becomes its start or end. A group that does not exist is created by its first offsets.
     With --json a partition is one line. Exit code 1 if the group has members.
+
+    --from-file and --export have the format of Kafka's own tool. To save offsets, run --to-current --all-topics
+    --dry-run --export.
     """
-    to = _target(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration)
-    if all_topics == bool(topic):
+    if as_json and export:
+        raise UsageError("use --json or --export, not both.")
+    file_offsets = read_offsets(from_file, group) if from_file is not None else None
+    to = _target(to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration, file_offsets)
+    if from_file is not None:
+        if all_topics or topic:
+            raise UsageError("--from-file names the partitions; leave out --topic and --all-topics.")
+    elif all_topics == bool(topic):
         raise UsageError("no topics; use --topic TOPIC or --all-topics.")
     topics, partitions = _scope(topic or [])
     with open_admin(bootstrap, config) as admin:
-        changes = admin.reset_offsets(
-            group, to, topics=None if all_topics else topics, partitions=partitions, dry_run=True
-        )
-        if not as_json:
+        changes = admin.reset_offsets(group, to, topics=topics or None, partitions=partitions, dry_run=True)
+        if not as_json and not export:
             _show(changes, group, dry_run=dry_run)
         if not dry_run:
-            confirm(f"Move {count(len(changes), 'offset')} of group {group}?", yes=yes, as_json=as_json)
+            confirm(f"Move {count(len(changes), 'offset')} of group {group}?", yes=yes, as_json=as_json, export=export)
             admin.alter_offsets(group, {change.partition: change.new for change in changes})
-    if as_json:
+    if export:
+        typer.echo(format_offsets(changes), nl=False)
+    elif as_json:
         for change in changes:
             emit(_json(group, change, done=not dry_run))
     elif not dry_run:
@@ -75,6 +92,7 @@ def _target(
     shift: int | None,
     when: str | None,
     ago: str | None,
+    file_offsets: dict[TopicPartition, int] | None,
 ) -> "ResetTo":
     from slackwater.client.admin import ResetTo
 
@@ -93,10 +111,12 @@ def _target(
         targets.append(ResetTo.time(datetime_ms(when, "--to-datetime")))
     if ago is not None:
         targets.append(ResetTo.time(max(time.time_ns() // 1_000_000 - duration_ms(ago, "--by-duration"), 0)))
+    if file_offsets is not None:
+        targets.append(ResetTo.offsets(file_offsets))
     if len(targets) != 1:
         raise UsageError(
             "use exactly one of --to-earliest, --to-latest, --to-current, --to-offset, "
-            "--shift-by, --to-datetime or --by-duration."
+            "--shift-by, --to-datetime, --by-duration or --from-file."
         )
     return targets[0]
 

@@ -276,7 +276,7 @@ class Admin:
     ) -> list[OffsetChange]:
         """Move the offsets of a group without members; return the changes. With `dry_run` nothing is changed.
 
-        Without topics and partitions, all committed offsets are moved.
+        Without topics and partitions, all committed offsets are moved; `ResetTo.offsets` names its partitions itself.
 
         >>> consumer.close()
         >>> changes = admin.reset_offsets(group, ResetTo.latest(), topics=["orders"])

@@ -132,11 +132,14 @@ async def plan_reset(
     topics: Iterable[str] | None,
     partitions: Iterable[TopicPartition],
 ) -> list[OffsetChange]:
-    """Return the changes of a reset; without topics and partitions, of all committed partitions."""
+    """Return the changes of a reset; without topics and partitions, of all committed partitions.
+
+    A reset with an offset per partition applies to these partitions.
+    """
     await ensure_connected(cluster)
     await _require_empty(cluster, group_id)
     offsets = await committed(cluster, group_id)
-    selected = set(partitions)
+    selected = set(to.by_partition) or set(partitions)
     names = sorted({partition.topic for partition in selected} | set(topics or ()))
     known = {topic.name: topic for topic in await describe_topics(cluster, names)} if names else {}
     for partition in selected:

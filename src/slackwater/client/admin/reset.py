@@ -7,6 +7,7 @@ Invariants:
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from slackwater.client.admin.descriptions import OffsetChange
@@ -21,6 +22,7 @@ class ResetTarget(Enum):
     LATEST = "the end"
     CURRENT = "the committed offset"
     OFFSET = "an offset"
+    OFFSETS = "an offset per partition"
     SHIFT = "a number of records"
     TIME = "a time"
 
@@ -30,6 +32,7 @@ class ResetTo(NamedTuple):
 
     target: ResetTarget
     amount: int = 0
+    by_partition: Mapping[TopicPartition, int] = MappingProxyType({})
 
     @classmethod
     def earliest(cls) -> Self:
@@ -52,6 +55,14 @@ class ResetTo(NamedTuple):
         if offset < 0:
             raise UsageError(f"There is no offset {offset}; use 0 or more.")
         return cls(ResetTarget.OFFSET, offset)
+
+    @classmethod
+    def offsets(cls, offsets: Mapping[TopicPartition, int]) -> Self:
+        """Move each of these partitions to its offset."""
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise UsageError(f"{partition} has no offset {offset}; use 0 or more.")
+        return cls(ResetTarget.OFFSETS, by_partition=dict(offsets))
 
     @classmethod
     def shift(cls, by: int) -> Self:
@@ -103,6 +114,8 @@ def _change(to: ResetTo, partition: TopicPartition, offsets: PartitionOffsets) -
             offset = committed + to.amount
         case ResetTarget.OFFSET:
             offset = to.amount
+        case ResetTarget.OFFSETS:
+            offset = to.by_partition[partition]
     if offset < start:
         return OffsetChange(partition, committed, start, f"{offset} is before the log's start")
     if offset > end:
