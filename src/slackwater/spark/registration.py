@@ -3,17 +3,19 @@
 Invariants:
 - One control server and one listener per Spark application and session. They end with the application.
 - Under Spark Connect only the data source is registered: the queries run in the server's process.
+- Every application has its own default client id, so that logs, metrics and `groups describe` tell them apart.
 - If the workers run another Python, a warning appears before the first query fails.
 """
 
 import logging
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from slackwater.spark.source.data_source import SlackwaterDataSource
+from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("slackwater.spark")
 PYSPARK_PYTHON: Final = "PYSPARK_PYTHON"
+MIN_VERSION: Final = (4, 3)
+_NOT_IN_CLIENT_ID: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class _Registration:
@@ -38,9 +42,27 @@ _registration = _Registration()
 
 def register_session(spark: "SparkSession") -> None:
     """Register the data source, and a listener unless this is Spark Connect."""
+    _check_version(str(spark.version))
+    from slackwater.spark.source.data_source import SlackwaterDataSource
+
     server = _control_server(spark)
-    source = SlackwaterDataSource if server is None else SlackwaterDataSource.with_control_server(server.address)
-    spark.dataSource.register(source)
+    control = server.address if server is not None else None
+    spark.dataSource.register(SlackwaterDataSource.of_application(_client_id(spark), control))
+
+
+def _check_version(version: str) -> None:
+    numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:2])
+    if numbers < MIN_VERSION:
+        needed = ".".join(map(str, MIN_VERSION))
+        raise UsageError(
+            f"This is Spark {version}; slackwater.spark needs Spark {needed} or newer: pip install 'slackwater[spark]'."
+        )
+
+
+def _client_id(spark: Any) -> str:
+    """Return the default client id of the application's queries: its name and its id."""
+    words = (spark.conf.get("spark.app.name", ""), spark.conf.get("spark.app.id", ""))
+    return _NOT_IN_CLIENT_ID.sub("-", "-".join(word for word in words if word))
 
 
 def _control_server(spark: Any) -> "ControlServer | None":

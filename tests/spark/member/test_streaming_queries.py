@@ -78,6 +78,21 @@ def job(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Job]:
         query.stop()
 
 
+def test_default_client_id_names_the_application(job: Job, spark: SparkSession) -> None:
+    job.fill(2)
+    query = job.start({"processingTime": "100 milliseconds"})
+    (member,) = job.broker.describe_group(job.name).members
+    assert member.client_id == f"{spark.sparkContext.appName}-{spark.sparkContext.applicationId}"
+    query.stop()
+    query = job.start({"processingTime": "100 milliseconds"}, kafka_client_id="mine", startingOffsets="latest")
+    wait_until(
+        lambda: [member.client_id for member in job.broker.describe_group(job.name).members] == ["mine"],
+        lambda: job.broker.describe_group(job.name),
+        TIMEOUT_S,
+    )
+    query.stop()
+
+
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}])
 def test_finished_query_commits_and_continues_there(job: Job, trigger: dict[str, Any]) -> None:
     for count, committed in ((20, [10, 10]), (6, [13, 13])):
