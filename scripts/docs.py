@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/: state machines, command line, settings, options of the Spark source.
+"""Write the generated pages of docs/: state machines, command line, settings, Spark options, the timeout diagram.
 
 `--check` writes nothing and exits with 1 if a page is out of date.
 """
@@ -12,13 +12,21 @@ from typer.testing import CliRunner
 
 from slackwater.broker.config import BROKER_SETTINGS, SYNONYMS, TOPIC_SETTINGS, Setting, format_value
 from slackwater.cli.app import app
+from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS
+from slackwater.client.config.common import COMMON
+from slackwater.client.config.parsing import OTHER_CLIENTS_SETTINGS
 from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
 from slackwater.spark.source.options import PREFIX, REJECTED
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scripts.timeouts_figure import draw, record  # noqa: E402
+
+DOCS = ROOT / "docs"
 MAX_LABELS = 6
 GENERATED = "<!-- Written by `make docs` from the code; changes here are overwritten. -->"
 
@@ -157,6 +165,68 @@ def settings_page() -> str:
     return "\n".join(lines)
 
 
+def client_settings_page() -> str:
+    """docs/client-settings.md."""
+    columns = ["setting", "default", "values", "meaning"]
+    common = [setting.name for setting in COMMON]
+    consumer = [setting for name, setting in CONSUMER_SETTINGS.items() if name not in common]
+    producer = [setting for name, setting in PRODUCER_SETTINGS.items() if name not in common]
+    ignored = sorted(OTHER_CLIENTS_SETTINGS - set(CONSUMER_SETTINGS) - set(PRODUCER_SETTINGS))
+    lines = [
+        GENERATED,
+        "# Client settings",
+        "",
+        "The settings of `Consumer`, `Producer` and `Admin`: Kafka's names, defaults and meanings. Only",
+        "`rebalance.timeout.ms` and `group.events.publish` of the consumer are Slackwater's own.",
+        "[tuning.md](tuning.md) explains how to choose timeouts. In Spark, prefix a consumer setting with `kafka.`:",
+        "[spark-options.md](spark-options.md).",
+        "",
+        "## Settings of every client",
+        "",
+        *table(columns, ([*_setting(setting), setting.doc] for setting in COMMON)),
+        "",
+        "## Consumer settings",
+        "",
+        *table(columns, ([*_setting(setting), setting.doc] for setting in consumer)),
+        "",
+        "## Producer settings",
+        "",
+        *table(columns, ([*_setting(setting), setting.doc] for setting in producer)),
+        "",
+        "## The rebalance timeout of other clients",
+        "",
+        "Every member sends a rebalance timeout when it joins. The coordinator waits for the longest one in the group.",
+        "",
+        *table(
+            ["client", "setting", "default"],
+            (
+                ["Slackwater's consumer", "`rebalance.timeout.ms`", "`max.poll.interval.ms`"],
+                [
+                    "a Spark application of Slackwater",
+                    "`kafka.rebalance.timeout.ms`",
+                    "`kafka.max.poll.interval.ms`",
+                ],
+                ["the Java consumer, librdkafka", "`max.poll.interval.ms`", "`300000`"],
+                ["a worker of Kafka Connect", "`rebalance.timeout.ms` of the worker", "`60000`"],
+                ["aiokafka", "`rebalance_timeout_ms`", "the session timeout"],
+            ),
+        ),
+        "",
+        "The setting exists for members that can rejoin while work is in progress: `Consumer.run`, a Spark",
+        "application, a worker of Connect. Their rebalance timeout need not be as long as their longest batch. With",
+        "eager assignors, which revoke all partitions first, it limits how long the group waits for running handlers.",
+        "",
+        "## Settings without effect",
+        "",
+        "These settings of the Java client are accepted and logged as ignored. So are librdkafka's own settings. Any",
+        "other name is an error that suggests the closest setting.",
+        "",
+        ", ".join(f"`{name}`" for name in ignored) + ".",
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def spark_page() -> str:
     """docs/spark-options.md."""
     lines = [
@@ -221,7 +291,9 @@ PAGES = {
     "member-states.md": member_page,
     "cli.md": cli_page,
     "settings.md": settings_page,
+    "client-settings.md": client_settings_page,
     "spark-options.md": spark_page,
+    "timeouts.svg": lambda: draw(record()),
 }
 
 

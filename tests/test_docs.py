@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scripts import timeouts_figure as figure
 
 from slackwater import Broker
 
@@ -111,3 +112,12 @@ def _anchors(page: Path) -> list[str]:
     """The anchors that GitHub gives to the headings of a page."""
     headings = _HEADING.findall(_BLOCK.sub("", page.read_text(encoding="utf-8")))
     return [_NOT_IN_ANCHOR.sub("", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_drawing_shows_each_timer_at_its_setting() -> None:
+    session, poll, rebalance = figure.expired_timers(figure.record())
+    durations = [timer.end_ms - timer.start_ms for timer in (session, poll, rebalance)]
+    settings = [figure.SESSION_TIMEOUT_MS, figure.MAX_POLL_INTERVAL_MS, figure.REBALANCE_TIMEOUT_MS]
+    for duration_ms, setting_ms in zip(durations, settings, strict=True):
+        assert setting_ms <= duration_ms < setting_ms + 100  # the network's delay
+    assert (ROOT / "docs" / "timeouts.svg").read_text(encoding="utf-8") == figure.draw(figure.record())

@@ -11,7 +11,12 @@ COMMON: Final = (
         default=(),
         doc="Addresses of brokers: host:port,host:port.",
     ),
-    Setting(name="client.id", kind=SettingType.STRING, default="", doc="The name of this client in logs and metrics."),
+    Setting(
+        name="client.id",
+        kind=SettingType.STRING,
+        default="",
+        doc="The name of this client in logs and metrics; without it a consumer is consumer-GROUP-1.",
+    ),
     int_setting("request.timeout.ms", 30_000, "How long to wait for a response.", low=0),
     int_setting("default.api.timeout.ms", 60_000, "The timeout of calls without a timeout argument.", low=0),
     long_setting("socket.connection.setup.timeout.ms", 10_000, "The timeout for opening a connection.", low=0),

@@ -10,15 +10,37 @@ CONSUMER_SETTINGS: Final[dict[str, Setting]] = {
     for setting in (
         *COMMON,
         Setting(name="group.id", kind=SettingType.STRING, default="", doc="The consumer group to join."),
-        Setting(name="group.instance.id", kind=SettingType.STRING, default="", doc="Makes the member static."),
+        Setting(
+            name="group.instance.id",
+            kind=SettingType.STRING,
+            default="",
+            doc="Makes the member static: unique in the group, and the same after a restart.",
+        ),
         choice_setting("group.protocol", "classic", ("classic",), "The rebalance protocol."),
-        int_setting("session.timeout.ms", 45_000, "A member without a heartbeat for this time is removed.", low=1),
-        int_setting("heartbeat.interval.ms", 3_000, "The interval between heartbeats.", low=1),
-        int_setting("max.poll.interval.ms", 300_000, "The maximum time between two polls.", low=1),
+        int_setting(
+            "session.timeout.ms",
+            45_000,
+            "The coordinator removes a member from which no heartbeat arrives for this time. The broker limits it: "
+            "group.min.session.timeout.ms and group.max.session.timeout.ms.",
+            low=1,
+        ),
+        int_setting(
+            "heartbeat.interval.ms",
+            3_000,
+            "The interval between heartbeats; at most a third of session.timeout.ms.",
+            low=1,
+        ),
+        int_setting(
+            "max.poll.interval.ms",
+            300_000,
+            "The maximum time between two polls; a member that exceeds it leaves the group until its next poll.",
+            low=1,
+        ),
         int_setting(
             "rebalance.timeout.ms",
             -1,
-            "The rebalance timeout; -1: max.poll.interval.ms.",
+            "How long a rebalance waits for this member to rejoin; the longest timeout of all members applies. "
+            "-1: max.poll.interval.ms. The Java consumer always sends max.poll.interval.ms.",
             low=-1,
         ),
         int_setting("max.poll.records", 500, "The maximum number of records that one poll returns.", low=1),
@@ -26,9 +48,14 @@ CONSUMER_SETTINGS: Final[dict[str, Setting]] = {
             name="partition.assignment.strategy",
             kind=SettingType.LIST,
             default=("range", "cooperative-sticky"),
-            doc="The assignors of this member, in order of preference.",
+            doc="The assignors of this member, in order of preference: range, roundrobin, sticky, cooperative-sticky, "
+            "Java's class names, or your own. The member is cooperative only if all of them are.",
         ),
-        flag_setting("enable.auto.commit", True, "Whether consumed offsets are committed periodically."),
+        flag_setting(
+            "enable.auto.commit",
+            True,
+            "Whether consumed offsets are committed periodically, before partitions are revoked, and in close().",
+        ),
         int_setting("auto.commit.interval.ms", 5_000, "The interval between automatic commits.", low=1),
         Setting(
             name="auto.offset.reset",
