@@ -160,6 +160,7 @@ WIDTH: Final = 1060
 LEFT: Final = 112
 RIGHT: Final = 18
 COORDINATOR_Y: Final = 84
+TOP: Final = 54  # of the shaded timers
 MEMBER_Y: Final = {"A": 178, "B": 282, "C": 386}
 AXIS_Y: Final = 470
 HEIGHT: Final = 552
@@ -172,6 +173,7 @@ COLORS: Final = {
     "batch": "#9cc3f0",
     "long": "#3b7dd8",
     "timer": "#c62828",
+    "shade": "#fcefee",
     "down": "#e4e7eb",
     "white": "#ffffff",
 }
@@ -192,13 +194,13 @@ def _rect(from_ms: int, to_ms: int, y: float, height: float, color: str) -> str:
 
 
 def _timer(timer: ExpiredTimer, y: float, label: str) -> list[str]:
-    """Draw a timer: a line from its start to its expiration, with a label below."""
+    """Draw a timer: a line from its start to its expiration, with a label after it."""
     left, right, color = _x(timer.start_ms), _x(timer.end_ms), COLORS["timer"]
     text = f"{_seconds(timer.end_ms - timer.start_ms)} {label}"
     return [
         f'<path d="M{left:g} {y - 5:g}v10M{left:g} {y:g}H{right:g}" stroke="{color}" stroke-width="2" fill="none"/>',
         f'<circle cx="{right:g}" cy="{y:g}" r="5" fill="{color}"/>',
-        _text((left + right) / 2, y + 18, text, color="timer", anchor="middle"),
+        _text(right + 10, y + 5, text, color="timer"),
     ]
 
 
@@ -213,6 +215,7 @@ def draw(recording: Recording) -> str:
         '     font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" role="img"',
         '     aria-label="Three incidents on one time axis">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+        *(_shade(timer) for timer in expired_timers(recording)),
         *_coordinator(recording),
         *(part for name in MEMBERS for part in _member(recording, name)),
         *_timers(recording),
@@ -239,7 +242,8 @@ def _coordinator(recording: Recording) -> list[str]:
         until = following.time_ms if following is not None else END_MS
         if until - event.time_ms > 6_000:
             x = _x(max(event.time_ms, START_MS)) + 6
-            parts.append(_text(x, COORDINATOR_Y + 15, f"generation {event.generation}", size=11, color="muted"))
+            label = f"generation {event.generation}" if until - event.time_ms > 12_000 else f"gen. {event.generation}"
+            parts.append(_text(x, COORDINATOR_Y + 15, label, size=11, color="muted"))
     return parts
 
 
@@ -282,21 +286,26 @@ def _timers(recording: Recording) -> list[str]:
         ("2  max.poll.interval.ms", "B sends heartbeats but does not poll: it leaves"),
         ("3  rebalance timeout", "C returns; all wait for A, then A is removed"),
     )
-    top, color = COORDINATOR_Y - 30, COLORS["timer"]
     parts = []
     for timer, (title, text) in zip(timers, captions, strict=True):
         left, right = _x(timer.start_ms), _x(timer.end_ms)
-        box = f'x="{left:g}" y="{top}" width="{right - left:.1f}" height="{AXIS_Y - top:g}"'
         parts += [
-            f'<rect {box} fill="{color}" opacity="0.06"/>',
-            f'<path d="M{right:g} {top}V{AXIS_Y}" stroke="{color}" stroke-dasharray="3 3"/>',
+            f'<path d="M{right:g} {TOP}V{AXIS_Y}" stroke="{COLORS["timer"]}" stroke-dasharray="3 3"/>',
             _text(left, COORDINATOR_Y - 54, title, size=14),
             _text(left, COORDINATOR_Y - 37, text, size=12, color="muted"),
         ]
     parts += _timer(session, MEMBER_Y["C"] + 44, "without a heartbeat")
     parts += _timer(poll, MEMBER_Y["B"] + 44, "without a poll")
-    parts += _timer(rebalance, COORDINATOR_Y + 36, "without A's rejoin")
+    parts += _timer(rebalance, COORDINATOR_Y + 38, "without A")
+    for name, start_ms in (("B", _last(recording.batches["B"], rebalance.end_ms)), ("C", rebalance.start_ms)):
+        middle = (_x(start_ms + POLL_EVERY_MS) + _x(rebalance.end_ms)) / 2
+        parts.append(_text(middle, MEMBER_Y[name] + 27, "waits to join", size=11, color="muted", anchor="middle"))
     return parts
+
+
+def _shade(timer: ExpiredTimer) -> str:
+    left, width = _x(timer.start_ms), _x(timer.end_ms) - _x(timer.start_ms)
+    return f'<rect x="{left:g}" y="{TOP}" width="{width:.1f}" height="{AXIS_Y - TOP}" fill="{COLORS["shade"]}"/>'
 
 
 def _axis() -> list[str]:
