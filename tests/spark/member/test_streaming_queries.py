@@ -84,7 +84,8 @@ def test_default_client_id_names_the_application(job: Job, spark: SparkSession) 
     (member,) = job.broker.describe_group(job.name).members
     assert member.client_id == f"{spark.sparkContext.appName}-{spark.sparkContext.applicationId}"
     query.stop()
-    query = job.start({"processingTime": "100 milliseconds"}, kafka_client_id="mine", startingOffsets="latest")
+    job.fill(2)
+    query = job.start({"processingTime": "100 milliseconds"}, kafka_client_id="mine")
     wait_until(
         lambda: [member.client_id for member in job.broker.describe_group(job.name).members] == ["mine"],
         lambda: job.broker.describe_group(job.name),
