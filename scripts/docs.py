@@ -286,6 +286,11 @@ def _help(*words: str) -> list[str]:
     return [line.rstrip() for line in shown.output.strip().splitlines()]
 
 
+def timeouts_figure() -> str:
+    """docs/timeouts.svg."""
+    return draw(record())
+
+
 PAGES = {
     "coordinator-states.md": coordinator_page,
     "member-states.md": member_page,
@@ -293,7 +298,7 @@ PAGES = {
     "settings.md": settings_page,
     "client-settings.md": client_settings_page,
     "spark-options.md": spark_page,
-    "timeouts.svg": lambda: draw(record()),
+    "timeouts.svg": timeouts_figure,
 }
 
 
