@@ -3,7 +3,7 @@
 Invariants:
 - One control server and one listener per Spark application and session. They end with the application.
 - Under Spark Connect only the data source is registered: the queries run in the server's process.
-- Every application has its own default client id, so that logs, metrics and `groups describe` tell them apart.
+- Default client ids contain the application, so that logs, metrics and `groups describe` tell applications apart.
 - If the workers run another Python, a warning appears before the first query fails.
 """
 
@@ -47,7 +47,7 @@ def register_session(spark: "SparkSession") -> None:
 
     server = _control_server(spark)
     control = server.address if server is not None else None
-    spark.dataSource.register(SlackwaterDataSource.of_application(_client_id(spark), control))
+    spark.dataSource.register(SlackwaterDataSource.of_application(_application(spark), control))
 
 
 def _check_version(version: str) -> None:
@@ -59,8 +59,8 @@ def _check_version(version: str) -> None:
         )
 
 
-def _client_id(spark: Any) -> str:
-    """Return the default client id of the application's queries: its name and its id."""
+def _application(spark: Any) -> str:
+    """Return the application in the default client ids of its queries: its name and its id."""
     words = (spark.conf.get("spark.app.name", ""), spark.conf.get("spark.app.id", ""))
     return _NOT_IN_CLIENT_ID.sub("-", "-".join(word for word in words if word))
 

@@ -1,6 +1,7 @@
 """Streaming queries of a group in a real Spark: triggers, commits, and error messages."""
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -79,19 +80,19 @@ def job(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Job]:
 
 
 def test_default_client_id_names_the_application(job: Job, spark: SparkSession) -> None:
-    job.fill(2)
-    query = job.start({"processingTime": "100 milliseconds"})
-    (member,) = job.broker.describe_group(job.name).members
-    assert member.client_id == f"{spark.sparkContext.appName}-{spark.sparkContext.applicationId}"
-    query.stop()
-    job.fill(2)
-    query = job.start({"processingTime": "100 milliseconds"}, kafka_client_id="mine")
-    wait_until(
-        lambda: [member.client_id for member in job.broker.describe_group(job.name).members] == ["mine"],
-        lambda: job.broker.describe_group(job.name),
-        TIMEOUT_S,
-    )
-    query.stop()
+    def client_id(**options: str) -> str:
+        job.fill(2)
+        query = job.start({"processingTime": "100 milliseconds"}, **options)
+        (member,) = job.broker.describe_group(job.name).members
+        query.stop()
+        wait_until(lambda: job.broker.describe_group(job.name).members == (), lambda: "still a member", TIMEOUT_S)
+        return str(member.client_id)
+
+    application = f"{spark.sparkContext.appName}-{spark.sparkContext.applicationId}"
+    first, second = client_id(), client_id()
+    assert re.fullmatch(rf"{re.escape(application)}-\d+", first)
+    assert first != second  # two queries of one application have separate metrics
+    assert client_id(kafka_client_id="mine") == "mine"
 
 
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}])

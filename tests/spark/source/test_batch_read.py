@@ -241,9 +241,9 @@ def test_write_is_rejected_in_one_sentence(spark: SparkSession, topics: Topics, 
 def test_stream_write_is_rejected_in_one_sentence(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     options: dict[str, Any] = topics.options({"subscribe": "orders"})
     rows = spark.readStream.format("rate").load()
+    query = rows.writeStream.format(OURS).options(**options).option("checkpointLocation", str(tmp_path)).start()
     with pytest.raises(PySparkException) as raised:
-        writer = rows.writeStream.format(OURS).options(**options).option("checkpointLocation", str(tmp_path))
-        writer.start().awaitTermination(DEADLINE_S)
+        query.awaitTermination(DEADLINE_S)
     message = first_line(str(raised.value))
     assert 'df.writeStream.format("slackwater") is not supported: this source only reads;' in message
     assert "Traceback" not in message

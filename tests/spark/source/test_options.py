@@ -148,3 +148,10 @@ def test_every_default_can_be_parsed() -> None:
         for setting in settings:
             if setting.default != "":
                 assert setting.parse(str(setting.default)) == setting.default
+
+
+def test_application_is_the_default_client_id() -> None:
+    default = SourceOptions.parse(REQUIRED, streaming=True, application="billing-app-1")
+    assert (default.kafka["client.id"], default.application) == ("billing-app-1", "billing-app-1")
+    chosen = SourceOptions.parse(REQUIRED | {"Kafka.Client.Id": "mine"}, streaming=True, application="billing-app-1")
+    assert (chosen.kafka["client.id"], chosen.application) == ("mine", "")

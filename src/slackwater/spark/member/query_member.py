@@ -11,6 +11,7 @@ Invariants:
 """
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -88,6 +89,10 @@ class QueryClient:
         self.values: Mapping[str, Value] = parse_settings(settings, CONSUMER_SETTINGS, ignored=lambda _name: None)
         group_id = options.group_id or ""
         self.client_id = str(self.values["client.id"]) or default_client_id(group_id)
+        if options.application:
+            self.client_id = (
+                f"{options.application}-{os.getpid()}"  # each query has its own process, and its own metrics
+            )
         self.prefix = consumer_prefix(self.client_id, group_id, options.group_instance_id)
         brokers = replace(cluster_config(self.values, self.client_id), log_prefix=self.prefix)
         self.network = NetworkThread(f"slackwater-{self.client_id}")

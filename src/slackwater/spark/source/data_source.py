@@ -3,11 +3,9 @@
 Invariants:
 - Options are checked when Spark requests the schema, so an error points to the user's `load()`.
 - This module opens no connections; the readers do, on first use.
-- The client id is the application's unless the user sets one, so that every application has its own.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar, Final, NoReturn
+from typing import ClassVar, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
@@ -18,13 +16,11 @@ from slackwater.spark.source.columns import ddl
 from slackwater.spark.source.options import SourceOptions, check_options, includes_headers
 from slackwater.spark.user_errors import as_user_error
 
-CLIENT_ID: Final = "kafka.client.id"
-
 
 class SlackwaterDataSource(DataSource):
-    """`format("slackwater")`. `control` is the address of the application's control server, if there is one."""
+    """`format("slackwater")`, with the name of the application and the address of its control server, if it has one."""
 
-    client_id: ClassVar[str] = ""
+    application: ClassVar[str] = ""
     control: ClassVar[ControlAddress | None] = None
 
     @classmethod
@@ -33,9 +29,9 @@ class SlackwaterDataSource(DataSource):
         return "slackwater"
 
     @classmethod
-    def of_application(cls, client_id: str, control: ControlAddress | None) -> type["SlackwaterDataSource"]:
-        """Return a subclass whose queries have this client id and connect to this control server."""
-        return type(cls.__name__, (cls,), {"client_id": client_id, "control": control, "__doc__": cls.__doc__})
+    def of_application(cls, application: str, control: ControlAddress | None) -> type["SlackwaterDataSource"]:
+        """Return a subclass whose queries belong to this application and connect to this control server."""
+        return type(cls.__name__, (cls,), {"application": application, "control": control, "__doc__": cls.__doc__})
 
     def schema(self) -> str:
         """Check the options and return the schema of Spark's Kafka source."""
@@ -48,14 +44,16 @@ class SlackwaterDataSource(DataSource):
         from slackwater.spark.source.batch_reader import BatchReader
 
         with as_user_error():
-            return BatchReader(SourceOptions.parse(self._all_options(), streaming=False))
+            return BatchReader(SourceOptions.parse(self.options, streaming=False, application=self.application))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Create the reader for `spark.readStream`."""
         from slackwater.spark.source.stream_reader import StreamReader
 
         with as_user_error():
-            return StreamReader(SourceOptions.parse(self._all_options(), streaming=True), self.control)
+            return StreamReader(
+                SourceOptions.parse(self.options, streaming=True, application=self.application), self.control
+            )
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         """Reject `df.write`."""
@@ -71,7 +69,3 @@ class SlackwaterDataSource(DataSource):
                 f'{method}.format("slackwater") is not supported: this source only reads; write with format("kafka"), '
                 "or with slackwater.Producer in foreachPartition."
             )
-
-    def _all_options(self) -> Mapping[str, str]:
-        default = {CLIENT_ID: self.client_id} if self.client_id and CLIENT_ID not in self.options else {}
-        return {**self.options, **default}

@@ -28,6 +28,7 @@ PREFIX: Final = "kafka."
 LATEST: Final = -1
 EARLIEST: Final = -2
 SERVERS: Final = "bootstrap.servers"
+CLIENT_ID: Final = "client.id"
 # Settings that the source controls itself, with the alternative.
 REJECTED: Final = {
     "auto.offset.reset": "use startingOffsets.",
@@ -184,11 +185,16 @@ class SourceOptions:
     handover_timeout_ms: int
     stateful_handover: str
     on_offset_reset: str
+    application: str = ""
+    """The name of the application in client ids, unless the user sets kafka.client.id."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> Self:
+    def parse(cls, options: Mapping[str, str], *, streaming: bool, application: str = "") -> Self:
         """Parse the options of a query. Raises UsageError for invalid ones."""
         kafka, values = _parse(options)
+        application = "" if kafka.get(CLIENT_ID) else application
+        if application:
+            kafka[CLIENT_ID] = application
         _check_ending(values, streaming)
         subscribe = _text_of(values, "subscribe")
         min_offsets, max_offsets = _count(values, "minOffsetsPerTrigger"), _count(values, "maxOffsetsPerTrigger")
@@ -218,6 +224,7 @@ class SourceOptions:
             handover_timeout_ms=_duration(values, "handoverTimeout"),
             stateful_handover=str(_value(values, "statefulHandover")),
             on_offset_reset=str(_value(values, "onOffsetReset")),
+            application=application,
         )
 
     @property
