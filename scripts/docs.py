@@ -15,6 +15,7 @@ from slackwater.cli.app import app
 from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS
 from slackwater.client.config.common import COMMON
 from slackwater.client.config.parsing import OTHER_CLIENTS_SETTINGS
+from slackwater.client.config.unsupported import UNSUPPORTED
 from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
@@ -171,7 +172,7 @@ def client_settings_page() -> str:
     common = [setting.name for setting in COMMON]
     consumer = [setting for name, setting in CONSUMER_SETTINGS.items() if name not in common]
     producer = [setting for name, setting in PRODUCER_SETTINGS.items() if name not in common]
-    ignored = sorted(OTHER_CLIENTS_SETTINGS - set(CONSUMER_SETTINGS) - set(PRODUCER_SETTINGS))
+    ignored = sorted(OTHER_CLIENTS_SETTINGS - set(CONSUMER_SETTINGS) - set(PRODUCER_SETTINGS) - set(UNSUPPORTED))
     lines = [
         GENERATED,
         "# Client settings",
@@ -215,6 +216,13 @@ def client_settings_page() -> str:
         "The setting exists for members that can rejoin while work is in progress: `Consumer.run`, a Spark",
         "application, a worker of Connect. Their rebalance timeout need not be as long as their longest batch. With",
         "eager assignors, which revoke all partitions first, it limits how long the group waits for running handlers.",
+        "",
+        "## Settings that are refused",
+        "",
+        "Without these settings the client would do something else than you expect, so it refuses them. It also",
+        "refuses librdkafka's names of settings that it has under Kafka's name.",
+        "",
+        *table(["setting", "reason"], ([f"`{name}`", entry.reason] for name, entry in UNSUPPORTED.items())),
         "",
         "## Settings without effect",
         "",

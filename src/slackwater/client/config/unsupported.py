@@ -26,7 +26,7 @@ _SECURITY: Final = Unsupported(
 )
 _CALLBACK: Final = "This client does not call it; errors are raised and logged, and metrics() returns the statistics."
 _PREFIXES: Final = {"sasl.": _SECURITY, "ssl.": _SECURITY, "oauth": _SECURITY}
-_NAMES: Final = {
+UNSUPPORTED: Final = {
     "security.protocol": _SECURITY._replace(harmless=("PLAINTEXT",)),
     "enable.ssl.certificate.verification": _SECURITY,
     "transactional.id": Unsupported(
@@ -74,7 +74,7 @@ _LIBRDKAFKA_NAMES: Final = {
 
 def refuse_unsupported(name: str, text: str, known: Collection[str]) -> None:
     """Raise `UsageError` for a setting that a client with the `known` settings must not ignore."""
-    unsupported = _NAMES.get(name) or _by_prefix(name, _PREFIXES)
+    unsupported = UNSUPPORTED.get(name) or _by_prefix(name, _PREFIXES)
     if unsupported is not None and unsupported.client_has in known:
         harmless = {value.lower() for value in ("", *unsupported.harmless)}
         if text.strip().lower() not in harmless:
