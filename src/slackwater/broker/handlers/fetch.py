@@ -7,9 +7,14 @@ v12  flexible; last fetched epoch and diverging epoch (KIP-595)
 v13  topic ids: an unknown id is UNKNOWN_TOPIC_ID, or INCONSISTENT_TOPIC_ID if the session's topic was recreated
 
 Partitions are read in order until `max_bytes` are used up. The first partition with records returns at least one batch,
-however large. With fewer than `min_bytes` the fetch waits (`delayed_fetches`) and then reads again. An error ends
-the wait. As in Kafka, an unknown topic does not: it is reported together with the other partitions, or at once if there
-are no others.
+however large.
+
+With fewer than `min_bytes` the fetch waits (`delayed_fetches`) and then reads again. Bytes count as in Kafka:
+- A read counts with all bytes up to its limit, although the response contains only complete batches.
+- Otherwise every partition counts with its bytes up to its own limit, also if `max_bytes` leaves no room for them.
+- A position in an older segment ends the wait, because a read never continues in the next segment.
+- An error ends the wait. An unknown topic does not: it is reported together with the other partitions, or at once if
+  there are no others.
 
 This broker has no followers: a request with a replica id is processed like a consumer's. It has no transactions: the
 last stable offset equals the high watermark, and read_committed reads the same records.
@@ -21,7 +26,7 @@ from typing import Final, NamedTuple
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.fetching.sessions import CachedPartition, FetchContext, PartitionKey, ReadPartition
-from slackwater.broker.storage.log.segment import Segment
+from slackwater.broker.storage.log.partition_log import LogPosition
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
@@ -42,13 +47,12 @@ _READ_COMMITTED: Final = 1
 _NO_RECORDS: Final = b""
 
 
-class _EndPosition(NamedTuple):
-    """The end of a partition when it was read, to determine how much it has grown."""
+class _FetchPosition(NamedTuple):
+    """Where the fetch of a partition starts."""
 
     partition: Partition
-    active: Segment
-    active_size: int
-    read_bytes: int
+    offset: int
+    start: LogPosition
     max_bytes: int
 
 
@@ -57,16 +61,17 @@ class _FetchRead:
 
     __slots__ = (
         "_broker",
+        "_bytes_left",
         "_committed",
         "_context",
-        "_ends",
         "_fetch",
         "_has_error",
         "_is_changed",
         "_max_bytes",
         "_min_bytes",
+        "_positions",
         "_read",
-        "_read_bytes",
+        "_readable_bytes",
         "partitions",
     )
 
@@ -83,15 +88,21 @@ class _FetchRead:
     @property
     def is_complete(self) -> bool:
         """Whether the response can be sent without waiting."""
-        return self._has_error or not self.partitions or self._read_bytes >= self._min_bytes
+        return (
+            self._has_error
+            or not self.partitions
+            or self._readable_bytes >= self._min_bytes
+            or self._has_available_bytes()
+        )
 
     def read(self) -> None:
         """Read all partitions."""
-        topics, bytes_left, in_session = self._broker.topics, self._max_bytes, self._fetch.session is not None
+        topics, in_session = self._broker.topics, self._fetch.session is not None
         self._read: list[ReadPartition] = []
-        self._read_bytes = 0
+        self._readable_bytes = 0  # up to the limits, including an incomplete batch at the end
+        self._bytes_left = self._max_bytes
         self._has_error = False
-        self._ends: list[_EndPosition] = []  # empty unless min_bytes > 1
+        self._positions: list[_FetchPosition] = []  # empty unless min_bytes > 1; else any new record is enough
         self.partitions: list[Partition] = []  # existing partitions, which may grow
         unknown: list[ReadPartition] = []
         for requested in self._fetch.partitions:
@@ -103,23 +114,20 @@ class _FetchRead:
                 else:
                     unknown.append((requested, _error_data(requested, partition, aborted=[])))
                 continue
-            size = 0
-            # An idle consumer may have many partitions without any change.
-            if not (in_session and _is_unchanged(partition, requested)):
-                data = self._read_partition(partition, requested, bytes_left)
-                if data.error_code or data.diverging_epoch.epoch >= 0:
-                    self._has_error = True
-                size = len(data.records or _NO_RECORDS)
-                self._read_bytes += size
-                bytes_left = max(bytes_left - size, 0)
-                self._read.append((requested, data))
             self.partitions.append(partition)
-            if self._min_bytes > 1:
-                active = partition.log.active
-                self._ends.append(_EndPosition(partition, active, active.size, size, requested.max_bytes))
+            # An idle consumer may have many partitions without any change.
+            if in_session and _is_unchanged(partition, requested):
+                if self._min_bytes > 1:
+                    end = partition.log.end_position
+                    self._positions.append(_FetchPosition(partition, requested.fetch_offset, end, requested.max_bytes))
+                continue
+            data = self._read_partition(partition, requested)
+            if data.error_code or data.diverging_epoch.epoch >= 0:
+                self._has_error = True
+            self._read.append((requested, data))
         self._read += unknown
 
-    def _read_partition(self, partition: Partition, requested: CachedPartition, bytes_left: int) -> PartitionData:
+    def _read_partition(self, partition: Partition, requested: CachedPartition) -> PartitionData:
         log, offset = partition.log, requested.fetch_offset
         if error := partition.leader_epoch_error(requested.current_leader_epoch):
             return _error_data(requested, error)
@@ -139,25 +147,43 @@ class _FetchRead:
             if offset > end:
                 data.diverging_epoch = EpochEndOffset(log.leader_epoch, end)
                 return data
-        if offset == end:
+        is_full = self._readable_bytes > 0 and not self._bytes_left
+        if is_full and log.log_start_offset <= offset <= end:
             return data
-        if bytes_left or not self._read_bytes or not log.log_start_offset <= offset < end:
-            records = log.read(offset, min(bytes_left, requested.max_bytes), min_one=not self._read_bytes)
-            if isinstance(records, Rejection):
-                return _error_data(requested, records.error)
+        start = log.find(offset)
+        if isinstance(start, Rejection):
+            return _error_data(requested, start.error)
+        if self._min_bytes > 1:
+            self._positions.append(_FetchPosition(partition, offset, start, requested.max_bytes))
+        limit = min(self._bytes_left, requested.max_bytes)
+        records = log.read_at(start, limit, min_one=not self._readable_bytes)
+        if isinstance(records, Rejection):
+            return _error_data(requested, records.error)
+        if records:
             data.records = records
+            readable = max(len(records), min(limit, start.segment.size - start.position))
+            self._readable_bytes += readable
+            self._bytes_left = max(self._bytes_left - readable, 0)
         return data
 
-    def has_enough(self) -> bool:
-        """Whether the partitions have grown by enough bytes to end the wait; segments count as in Kafka."""
-        self._is_changed = True
-        size = 0
-        for partition, active, active_size, read_bytes, max_bytes in self._ends:
-            topic = partition.topic
-            if partition.log.active is not active or self._broker.topics.get(topic.name) is not topic:
+    def _has_available_bytes(self) -> bool:
+        """Whether the partitions have `min_bytes`, each up to its limit, or a position is in an older segment."""
+        available_bytes = 0
+        for partition, offset, start, max_bytes in self._positions:
+            topic, log = partition.topic, partition.log
+            if self._broker.topics.get(topic.name) is not topic:
                 return True
-            size += min(read_bytes + active.size - active_size, max(max_bytes, read_bytes))
-        return size >= self._min_bytes or self._min_bytes <= 1
+            if offset < log.log_end_offset:
+                active = log.active
+                if start.segment.base_offset < active.base_offset:
+                    return True
+                available_bytes += min(active.size - start.position, max_bytes)
+        return available_bytes >= self._min_bytes
+
+    def has_enough(self) -> bool:
+        """Whether the change of a partition ends the wait."""
+        self._is_changed = True
+        return self._min_bytes <= 1 or self._has_available_bytes()
 
     def end_wait(self) -> None:
         """Send the response after the wait."""

@@ -63,6 +63,13 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
+class LogPosition(NamedTuple):
+    """Where a read starts: a batch in a segment, or the end of the log."""
+
+    segment: Segment
+    position: int
+
+
 class PartitionLog:
     """An open log. `truncated_tails` lists what recovery removed, `warnings` other damage that it found."""
 
@@ -126,6 +133,11 @@ class PartitionLog:
     def active(self) -> Segment:
         """The segment that receives appends."""
         return self.segments[-1]
+
+    @property
+    def end_position(self) -> LogPosition:
+        """The position of the next append, unless it rolls the segment."""
+        return LogPosition(self.active, self.active.size)
 
     @property
     def log_start_offset(self) -> int:
@@ -313,22 +325,43 @@ class PartitionLog:
 
         With `min_one` the first batch is returned even if it is larger than `max_bytes`.
         """
+        start = self.find(offset)
+        return start if isinstance(start, Rejection) else self.read_at(start, max_bytes, min_one=min_one)
+
+    def find(self, offset: int) -> LogPosition | Rejection:
+        """Find the batch that contains `offset`, or the next one; the end of the log if there is none."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return Rejection(
                 Error.OFFSET_OUT_OF_RANGE,
                 f"Offset {offset} is outside the log, {self.log_start_offset} to {self.log_end_offset}.",
             )
+        if offset < self.log_end_offset:
+            try:
+                for segment in self.segments[bisect_right(self._bases, offset) - 1 :]:
+                    position = segment.find(offset)
+                    if position is not None:
+                        return LogPosition(segment, position)
+            except OSError as error:
+                return _storage_error(error)
+            except DamagedSegment as error:
+                return self._reject_damaged(error)
+        return self.end_position
+
+    def read_at(self, start: LogPosition, max_bytes: int, *, min_one: bool = True) -> memoryview | Rejection:
+        """Read complete batches of one segment from a position that `find` returned."""
+        segment, position = start
+        if position == segment.size or not (min_one or max_bytes > 0):
+            return memoryview(b"")
         try:
-            for segment in self.segments[bisect_right(self._bases, offset) - 1 :]:
-                position = segment.find(offset)
-                if position is not None:
-                    return segment.read(position, max_bytes, min_one=min_one)
+            return segment.read(position, max_bytes, min_one=min_one)
         except OSError as error:
             return _storage_error(error)
         except DamagedSegment as error:
-            self._report(error)
-            return Rejection(Error.CORRUPT_MESSAGE, str(error))
-        return memoryview(b"")
+            return self._reject_damaged(error)
+
+    def _reject_damaged(self, damage: DamagedSegment) -> Rejection:
+        self._report(damage)
+        return Rejection(Error.CORRUPT_MESSAGE, str(damage))
 
     def _report(self, damage: DamagedSegment) -> None:
         """Log damage once; clients retry a read that fails."""
