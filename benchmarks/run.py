@@ -44,6 +44,7 @@ BENCHMARKS: Final = (
     Benchmark("Broker: one request in flight per connection", "broker_requests"),
     Benchmark("Broker: joins", "broker_joins", ("--rounds", "5"), ("--rounds", "15")),
     Benchmark("Broker: idle consumers", "broker_idle", ("--rounds", "2", "--seconds", "5")),
+    Benchmark("Broker: reading with one fetch at a time", "broker_fetch", ("--rounds", "2"), ("--rounds", "10")),
     Benchmark("Broker: start and memory", "broker_start", ("--rounds", "2")),
     Benchmark("Broker: Kafka's perf tools", "broker_perf", ("--rounds", "2", "--records", "1000000")),
     Benchmark("Spark: batch read", "spark_read", ("--rounds", "3", "--records", "3000000")),
