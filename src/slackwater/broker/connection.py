@@ -194,17 +194,17 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Write the responses that no earlier request holds back, then start queued requests."""
         self._is_flush_scheduled = False
-        in_progress, completed = self._in_progress, []
-        while in_progress and in_progress[0].response is not None:
+        in_progress = self._in_progress
+        completed: list[RequestContext] = []
+        pieces: list[Piece] = []
+        while in_progress and (response := in_progress[0].response) is not None:
             completed.append(in_progress.popleft())
+            if isinstance(response, list):
+                pieces += response
+            elif response:
+                pieces.append(response)
         if completed:
             self._handler.responses_sent(completed)
-            pieces: list[Piece] = []
-            for context in completed:
-                if isinstance(context.response, list):
-                    pieces += context.response
-                elif context.response:
-                    pieces.append(context.response)
             self._unsent_bytes -= sum(map(len, pieces))
             if self._transport is not None and pieces:
                 self._transport.writelines(pieces)

@@ -17,7 +17,6 @@ partitions first, then the others in the order of the request. If any are reject
 Kafka.
 """
 
-from itertools import islice
 from typing import Final
 
 from slackwater.broker.broker import Broker
@@ -40,7 +39,8 @@ _Rejected = dict[str | bytes, OffsetCommitResponseTopic]
 def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest) -> None:
     """Store offsets; the response follows when they are written (OC-12)."""
     offsets: list[messages.OffsetToCommit] = []
-    accepted: list[tuple[OffsetCommitRequestTopic, int]] = []  # topics with the number of their accepted partitions
+    results: list[OffsetCommitResponsePartition] = []  # of `offsets`, in the same order
+    topics: list[OffsetCommitResponseTopic] = []
     rejected: _Rejected = {}
     by_id = context.version >= _TOPIC_IDS_SINCE
     for requested in request.topics:
@@ -49,10 +49,11 @@ def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest
             unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
             _reject(rejected, requested, [partition.partition_index for partition in requested.partitions], unknown)
             continue
-        name, count = topic.name, len(offsets)
+        name, partition_count = topic.name, len(topic.partitions)
+        accepted: list[OffsetCommitResponsePartition] = []
         for partition in requested.partitions:
             index = partition.partition_index
-            if 0 <= index < len(topic.partitions):
+            if 0 <= index < partition_count:
                 offsets.append(
                     messages.OffsetToCommit(
                         name,
@@ -62,24 +63,19 @@ def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest
                         partition.committed_metadata,
                     )
                 )
+                accepted.append(OffsetCommitResponsePartition(index))
             else:
                 _reject(rejected, requested, [index], Error.UNKNOWN_TOPIC_OR_PARTITION)
-        if len(offsets) > count:
-            accepted.append((requested, len(offsets) - count))
+        if accepted:
+            topics.append(OffsetCommitResponseTopic(requested.name, requested.topic_id, accepted))
+            results += accepted
     if not offsets:
         context.respond(OffsetCommitResponse(topics=list(rejected.values())))
         return
 
     def on_response(response: messages.OffsetCommitResponse) -> None:
-        results = iter(response.partitions)
-        topics = [
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [OffsetCommitResponsePartition(result.partition, result.error) for result in islice(results, count)],
-            )
-            for topic, count in accepted
-        ]
+        for result, committed in zip(results, response.partitions, strict=True):
+            result.error_code = committed.error
         context.respond(OffsetCommitResponse(topics=_merge(rejected, topics) if rejected else topics))
 
     broker.groups.submit(
