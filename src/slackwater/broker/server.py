@@ -18,7 +18,7 @@ import os
 import resource
 import socket
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -83,6 +83,7 @@ class Server:
         except BaseException:
             opened.close(clean=False)
             raise
+        self.responses_sent = self.broker.metrics.count_responses
         self._maintenance = Maintenance(self.broker, self._connections)
 
     @property
@@ -177,10 +178,6 @@ class Server:
         self._to_flush.append(connection)
         if not self._is_flush_scheduled:
             self._schedule_flush()
-
-    def responses_sent(self, requests: Sequence[RequestContext]) -> None:
-        """Count responses that leave now."""
-        self.broker.metrics.count_responses(requests)
 
     def malformed_frame(self, connection: Connection, error: WireError) -> None:
         """Count and log a frame that cannot be decoded."""
