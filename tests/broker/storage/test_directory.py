@@ -86,7 +86,7 @@ def test_kafka_directory_is_refused_and_unchanged(tmp_path: Path, text: str) -> 
     assert _tree(tmp_path) == before
 
 
-def test_directory_of_version_0_2_is_upgraded(tmp_path: Path) -> None:
+def test_directory_of_earlier_version_is_upgraded(tmp_path: Path) -> None:
     (tmp_path / META).write_text(OLD_META)
     (tmp_path / "topics.json").write_text("[]")
     directory = DataDirectory.open(tmp_path, "other", 1)
@@ -127,7 +127,7 @@ def test_lock_file_of_another_broker_is_reported(tmp_path: Path) -> None:
     first = DataDirectory.open(tmp_path, "c", 1)
     (tmp_path / LOCK).unlink()
     with (tmp_path / LOCK).open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # versions up to 0.2 do not lock the directory
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # earlier versions do not lock the directory
         with pytest.raises(UsageError, match="is in use by another broker"):
             first.restore_lock()
     first.close(clean=False)

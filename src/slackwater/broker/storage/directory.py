@@ -3,7 +3,7 @@
 Invariants:
 - The broker uses a directory that is empty, or whose `meta.properties` has `slackwater.format`. It refuses all others,
   the directories of Apache Kafka included, before it writes or removes anything in them.
-- Versions up to 0.2 did not write that property. Their `meta.properties` differs from every file that Kafka writes: it
+- Earlier versions did not write that property. Their `meta.properties` differs from every file that Kafka writes: it
   has no date. Such a directory is accepted, and the property is added.
 - One broker at a time uses a directory. It holds locks on the directory and on `.lock` as long as the process lives.
   If `.lock` is removed, the lock on the directory still keeps other brokers out.
@@ -30,7 +30,7 @@ FORMAT: Final = "slackwater.format"
 FORMAT_VERSION: Final = 1
 # A start that was interrupted leaves the first two; file systems create the third.
 _IN_NEW_DIRECTORY: Final = frozenset({LOCK, META + TEMPORARY, "lost+found"})
-_META_UP_TO_0_2: Final = re.compile(r"#\ncluster\.id=[^\n]+\nnode\.id=\d+\nversion=1\n")
+_EARLIER_META: Final = re.compile(r"#\ncluster\.id=[^\n]+\nnode\.id=\d+\nversion=1\n")
 _MAX_SHOWN_NAMES: Final = 3
 
 
@@ -178,7 +178,7 @@ def _read_meta(path: Path) -> _Meta | None:
             f"The data directory {path} has {FORMAT}={properties[FORMAT]}; this version of Slackwater supports "
             f"{FORMAT}={FORMAT_VERSION}. Use the version that created the directory, or another directory."
         )
-    if not meta.has_format and not _META_UP_TO_0_2.fullmatch(text):
+    if not meta.has_format and not _EARLIER_META.fullmatch(text):
         raise UsageError(
             f"The data directory {path} was not created by Slackwater: {META} has no {FORMAT}, as in a directory of "
             "Apache Kafka. Use a new or empty directory."

@@ -35,7 +35,7 @@ def test_every_flipped_bit_is_detected(tmp_path: Path) -> None:
             assert Checkpoint.read(tmp_path) is None, (at, bit)
 
 
-def test_checkpoint_of_version_0_2_is_read(tmp_path: Path) -> None:
+def test_checkpoint_of_earlier_version_is_read(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("0\n4\nlog-start-offset 5\nrecovery-point 70\ncleaner-offset 30\ngaps-up-to 90\n")
     assert Checkpoint.read(tmp_path) == Checkpoint(5, 70, 30, 90)
 

@@ -2,7 +2,7 @@
 
 Invariants:
 - The last line is a CRC-32C of all lines before it. A file with a wrong checksum is ignored. Then recovery scans
-  everything, nothing counts as clean, and offset gaps are allowed everywhere. Version 0, up to Slackwater 0.2, has no
+  everything, nothing counts as clean, and offset gaps are allowed everywhere. Version 0, of earlier brokers, has no
   checksum.
 - The file is replaced atomically.
 
