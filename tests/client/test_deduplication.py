@@ -111,6 +111,17 @@ def test_handler_must_not_commit(store: SqliteDeduplicationStore) -> None:
         deduplicate(lambda _record, transaction: transaction.commit(), store)(record(0))
 
 
+def test_coroutine_handler_is_rejected_without_a_mark(store: SqliteDeduplicationStore, path: Path) -> None:
+    async def handle(record: ConsumerRecord, transaction: sqlite3.Connection) -> None:
+        raise AssertionError("never awaited")
+
+    with pytest.raises(UsageError, match="pass a function"):
+        deduplicate(handle, store)
+    with pytest.raises(UsageError, match="pass a function"):
+        deduplicate(lambda record, transaction: handle(record, transaction), store)(record(0))
+    assert rows(path, "handled_records") == []
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"table": "a; b"}, "not a table name"), ({"keep_offsets": 0}, "use 1 or more")],

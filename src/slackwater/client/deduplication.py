@@ -10,6 +10,7 @@ Invariants:
 """
 
 import functools
+import inspect
 import logging
 import os
 import sqlite3
@@ -20,12 +21,14 @@ from pathlib import Path
 from typing import Final, Protocol, Self, TypeVar
 
 from slackwater.client.consumer.records import ConsumerRecord
+from slackwater.client.consumer.workers import UnawaitedHandlerError
 from slackwater.group.errors import UsageError
 
 log = logging.getLogger("slackwater.client.deduplication")
 TransactionT = TypeVar("TransactionT")
 KEEP_OFFSETS: Final = 100_000  # ten times the records that `Consumer.run` may handle again after a crash
 LOCK_TIMEOUT_S: Final = 60.0
+COROUTINE_REJECTED: Final = "deduplicate() got a coroutine function; pass a function, because the transaction belongs to the thread of its worker."
 
 
 class DeduplicationStore(Protocol[TransactionT]):
@@ -43,13 +46,22 @@ class DeduplicationStore(Protocol[TransactionT]):
 def deduplicate(
     handler: Callable[[ConsumerRecord, TransactionT], object], store: DeduplicationStore[TransactionT]
 ) -> Callable[[ConsumerRecord], None]:
-    """Return a handler for `Consumer.run` that calls `handler` once per record, with the store's transaction."""
+    """Return a handler for `Consumer.run` that calls `handler` once per record, with the store's transaction.
+
+    The handler is a function: a transaction belongs to one thread, and coroutines would share it.
+    """
+    if inspect.iscoroutinefunction(handler):
+        raise UsageError(COROUTINE_REJECTED)
 
     @functools.wraps(handler)
     def handle_once(record: ConsumerRecord) -> None:
         with store.transaction() as transaction:
             if store.mark(transaction, record):
-                handler(record, transaction)
+                result = handler(record, transaction)
+                if inspect.isawaitable(result):  # nothing was handled: keep no mark
+                    if inspect.iscoroutine(result):
+                        result.close()
+                    raise UnawaitedHandlerError(COROUTINE_REJECTED)
             else:
                 log.info("%s, offset %d, is already handled.", record.topic_partition, record.offset)
 
