@@ -28,7 +28,10 @@ log = logging.getLogger("slackwater.client.deduplication")
 TransactionT = TypeVar("TransactionT")
 KEEP_OFFSETS: Final = 100_000  # ten times the records that `Consumer.run` may handle again after a crash
 LOCK_TIMEOUT_S: Final = 60.0
-COROUTINE_REJECTED: Final = "deduplicate() got a coroutine function; pass a function, because the transaction belongs to the thread of its worker."
+COROUTINE_REJECTED: Final = (
+    "deduplicate() got a coroutine function; pass a function, because the transaction belongs to the thread of its "
+    "worker."
+)
 
 
 class DeduplicationStore(Protocol[TransactionT]):
