@@ -30,6 +30,7 @@ OLD_KAFKA: Final = "3.9.2"
 LIGHT: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 CONTROLLER_ID: Final = 100
 START_SECONDS: Final = 120
+STOP_SECONDS: Final = 60
 PORTS: Final = (12_000, 30_000)
 LOCKS: Final = Path(tempfile.gettempdir()) / "slackwater-ports"
 _held: list[IO[str]] = []
@@ -100,6 +101,17 @@ class Node:
             connection.sendall(_API_VERSIONS)
             return len(connection.recv(4)) == 4
         return False
+
+    def stop(self) -> None:
+        """Stop the process with SIGTERM, and wait for its end."""
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise KafkaFailed(
+                f"Kafka did not stop within {STOP_SECONDS} s. The log ends:\n{self.log_tail()}"
+            ) from error
 
     def kill(self) -> None:
         """Kill the process with SIGKILL."""

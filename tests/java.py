@@ -21,6 +21,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = ROOT / "interop" / "java"
 CACHE: Final = ROOT / ".cache" / "java"
 NO_JARS: Final = "Kafka's jars are missing; run `make jars`."
+# Fast start and a small heap, for clients.
+SMALL_JVM: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 def jars() -> Path:

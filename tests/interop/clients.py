@@ -25,7 +25,7 @@ from typing import Any, Final
 import pytest
 
 from tests import waiting
-from tests.java import NO_JARS, have_jars, java
+from tests.java import NO_JARS, SMALL_JVM, have_jars, java
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESPONSE_TIMEOUT_S: Final = 60.0
@@ -64,8 +64,7 @@ def _no_go() -> str | None:
 
 @functools.cache
 def _java() -> Sequence[str]:
-    flags = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Dlog4j2.level=OFF"]
-    return java("ClientDriver", *flags)
+    return java("ClientDriver", *SMALL_JVM, "-Dlog4j2.level=OFF")
 
 
 GO_PROGRAM: Final = ROOT / ".cache" / "go" / "clientdriver"

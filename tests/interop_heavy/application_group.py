@@ -16,8 +16,8 @@ from slackwater import Admin, Producer
 from slackwater.client.admin.descriptions import STABLE, GroupDescription
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
+from tests.interop_heavy.restartable_brokers import BrokerUnderTest
 from tests.interop_heavy.sink_checker import CountsChecker, Record, SinkChecker
-from tests.interop_heavy.spark_brokers import BrokerUnderTest
 from tests.spark.applications import Application
 
 TOPIC: Final = "orders"

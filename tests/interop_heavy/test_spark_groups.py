@@ -16,8 +16,8 @@ import pytest
 
 from tests.interop.clients import CONFLUENT, JAVA, Client, Driver, Member, require
 from tests.interop_heavy.application_group import GROUP, TOPIC, ApplicationGroup, Writer
+from tests.interop_heavy.restartable_brokers import APACHE, SLACKWATER, BrokerUnderTest, started_broker
 from tests.interop_heavy.sink_checker import Record, SinkSummary
-from tests.interop_heavy.spark_brokers import APACHE, SLACKWATER, BrokerUnderTest, started_broker
 from tests.spark.applications import Application
 
 PARTITIONS: Final = 6

@@ -1,4 +1,4 @@
-"""The broker of a group of Spark applications: our broker in its own process, or Apache Kafka; tests kill both."""
+"""A broker that tests stop, kill and start again: our broker in its own process, or Apache Kafka."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from typing import Final, Protocol
 import pytest
 from scripts.apache_kafka import Cluster, apache_kafka, missing
 
-from tests.interop_heavy.broker_process import BrokerProcess
+from tests.interop_heavy.broker_process import SETTINGS, BrokerProcess
 
 SLACKWATER: Final = "slackwater"
 APACHE: Final = "Apache Kafka"
-KAFKA_SETTINGS: Final = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+KAFKA_SETTINGS: Final = {**SETTINGS, "offsets.topic.num.partitions": 1}
 
 
 class BrokerUnderTest(Protocol):
@@ -22,11 +22,14 @@ class BrokerUnderTest(Protocol):
     def bootstrap(self) -> str:
         """The address, the same after a restart."""
 
-    def restart(self) -> None:
-        """Kill it with SIGKILL and start it again on the same data."""
+    def restart(self, *, clean: bool = False) -> None:
+        """Stop it with SIGTERM or kill it with SIGKILL, and start it again on the same data."""
 
     def check(self) -> None:
         """Fail if the broker logged an error."""
+
+    def log_tail(self) -> str:
+        """The end of its log since the last start."""
 
 
 class SlackwaterBroker:
@@ -37,9 +40,11 @@ class SlackwaterBroker:
         self._process = BrokerProcess(data, "127.0.0.1:0")
         self.bootstrap = self._process.wait_until_ready()
 
-    def restart(self) -> None:
-        """Kill it and start it again."""
+    def restart(self, *, clean: bool = False) -> None:
+        """Stop or kill it, and start it again."""
         self.check()
+        if clean:
+            self._process.stop()
         self._process.close()
         self._process = BrokerProcess(self._data, self.bootstrap)
         self._process.wait_until_ready()
@@ -47,6 +52,10 @@ class SlackwaterBroker:
     def check(self) -> None:
         """Check its log."""
         self._process.check_log()
+
+    def log_tail(self) -> str:
+        """The end of its log."""
+        return self._process.stderr_tail()
 
     def close(self) -> None:
         """Stop the process."""
@@ -60,14 +69,20 @@ class ApacheKafkaBroker:
         (self._node,) = cluster.brokers.values()
         self.bootstrap = cluster.bootstrap_servers
 
-    def restart(self) -> None:
-        """Kill it and start it again."""
+    def restart(self, *, clean: bool = False) -> None:
+        """Stop or kill it, and start it again."""
+        if clean:
+            self._node.stop()
         self._node.kill()
         self._node.start()
         self._node.wait_until_up()
 
     def check(self) -> None:
         """Nothing to check: errors in Kafka's own log are not tested here."""
+
+    def log_tail(self) -> str:
+        """The end of its log."""
+        return self._node.log_tail()
 
 
 @contextmanager
