@@ -89,6 +89,8 @@ interop: setup peers ## Tests with Apache Kafka and more clients that take too l
 	@$(BIN)/python -m pytest -m java tests
 	@echo "== kcat, Sarama, KafkaJS, Kafka Streams and Connect, Spark groups, the demo with Spark"
 	@$(BIN)/python -m pytest -rs tests/interop_heavy
+	@echo "== Kafka's system tests of consumer groups"
+	@$(BIN)/python -m pytest -rs tests/system
 
 transcripts: setup ## Record the conformance transcripts from a running Apache Kafka (two minutes, an idle machine)
 	@$(BIN)/python scripts/record_transcripts.py
