@@ -12,8 +12,10 @@ from slackwater.wire.encoder_generator import write_source
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from slackwater.wire.messages.describe_client_quotas import DescribeClientQuotasResponse, EntryData, ValueData
+from slackwater.wire.messages.fetch import FetchRequest
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from slackwater.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -55,9 +57,39 @@ def test_long_strings_and_arrays() -> None:
         message = HeartbeatRequest("g" * size, 1, "m" * size, "i" * size)
         assert decode(HeartbeatRequest, 4, encode(message, 4)) == message
         assert decode(HeartbeatRequest, 3, encode(message, 3)) == message
-    many = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", list(range(1000)))] * 200)
+    many = OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", list(range(1000)))] * 40)
     assert decode(OffsetFetchRequest, 6, encode(many, 6)) == many
     assert decode(OffsetFetchRequest, 5, encode(many, 5)) == many
+
+
+def test_elements_of_a_request_are_limited_in_total() -> None:
+    most = [OffsetFetchRequestTopic("t", list(range(9_999)))] * 5
+    assert decode(OffsetFetchRequest, 6, encode(OffsetFetchRequest("g", most), 6)).topics == most
+    for version in (5, 6):
+        data = encode(OffsetFetchRequest("g", [*most, OffsetFetchRequestTopic("t", [])]), version)
+        with pytest.raises(WireError, match="announces .* elements; a request may have 50000 elements in all arrays"):
+            decode(OffsetFetchRequest, version, data)
+
+
+def test_elements_of_a_response_are_not_limited() -> None:
+    response = ListGroupsResponse(groups=[ListedGroup("g")] * 60_000)
+    assert decode(ListGroupsResponse, 5, encode(response, 5)) == response
+
+
+@pytest.mark.parametrize("count", [b"\xd1\x86\x03", b"\xff\xff\xff\xff\x0f"])
+def test_tagged_fields_of_a_request_are_limited(count: bytes) -> None:
+    for kind, request in ((HeartbeatRequest, HeartbeatRequest("g", 1, "m")), (FetchRequest, FetchRequest())):
+        version = kind.API.latest_stable
+        many = encode(request, version)[:-1] + count + b"\x63\x00" * 50_001
+        with pytest.raises(WireError, match="a request may have 50000 elements"):
+            decode(kind, version, many)
+
+
+def test_a_malformed_request_is_explained_within_a_limit() -> None:
+    topics = [OffsetFetchRequestTopic("t", [0])] * 20_000
+    data = encode(OffsetFetchRequest("g", topics), 5)
+    with pytest.raises(WireError, match="or a field after it is invalid"):
+        decode(OffsetFetchRequest, 5, data[:-1])
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:

@@ -1,7 +1,8 @@
 """Error messages for messages that cannot be decoded or encoded: they name the first invalid field.
 
 Invariants:
-- This code runs only after the generated code has failed, so it may be slow.
+- This code runs only after the generated code has failed, so it may be slow. It gives up after `_MAX_VALUES` values,
+  so that a malformed request cannot block the broker.
 - It uses the same layout and rejects the same messages as the generated code. If every field is valid, the number of
   bytes is wrong.
 """
@@ -9,15 +10,17 @@ Invariants:
 import struct
 
 from slackwater.wire.errors import WireError
-from slackwater.wire.fields import MAX_STRING_BYTES
-from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, FieldType, Layout, Message, Struct, min_bytes
+from slackwater.wire.fields import MAX_REQUEST_ELEMENTS, MAX_STRING_BYTES
+from slackwater.wire.schema import ARRAY, STRING, STRUCT, UUID, FieldType, Layout, Message, Request, Struct, min_bytes
 
 _VARINT_BYTES = 5
+_MAX_VALUES = 20_000
 
 
 def decode_error(struct_layout: Layout, title: str, data: bytes, at: int) -> WireError:
     """Return the error for bytes that are not a valid message."""
-    decoder = _CheckingDecoder(data, at, struct_layout.flexible)
+    budget = MAX_REQUEST_ELEMENTS if issubclass(struct_layout.struct, Request) else len(data)
+    decoder = _CheckingDecoder(data, at, struct_layout.flexible, budget)
     try:
         decoder.structure(struct_layout, "")
     except _FieldError as error:
@@ -41,10 +44,12 @@ class _FieldError(Exception):
 class _CheckingDecoder:
     """Reads the bytes like the generated code and checks every field."""
 
-    def __init__(self, data: bytes, at: int, flexible: bool) -> None:
+    def __init__(self, data: bytes, at: int, flexible: bool, budget: int) -> None:
         self.data = data
         self.at = at
         self.flexible = flexible
+        self.budget = budget  # array elements and tagged fields that may follow
+        self.values = 0
 
     def left(self) -> int:
         return len(self.data) - self.at
@@ -85,7 +90,17 @@ class _CheckingDecoder:
         if struct_layout.flexible:
             self.tagged(struct_layout, path)
 
+    def spend(self, count: int, field: str) -> None:
+        if count > self.budget:
+            raise _FieldError(
+                f"{field} announces {count} elements; a request may have {MAX_REQUEST_ELEMENTS} elements in all arrays"
+            )
+        self.budget -= count
+
     def value(self, field_type: FieldType, field: str) -> None:
+        self.values += 1
+        if self.values > _MAX_VALUES:
+            raise _FieldError(f"{field} at byte {self.at} or a field after it is invalid")
         kind = field_type.kind
         if kind.code:
             self.take(kind.size, field)
@@ -99,6 +114,10 @@ class _CheckingDecoder:
                 raise _FieldError(
                     f"{field} announces {count} elements of {least} bytes or more; {self.left()} bytes are left"
                 )
+            self.spend(max(count, 0), field)
+            if field_type.element_type.kind.code:  # numbers are always valid, and they fit
+                self.take(max(count, 0) * least, field)
+                return
             for number in range(count):
                 self.value(field_type.element_type, f"{field}[{number}]")
         else:
@@ -111,7 +130,9 @@ class _CheckingDecoder:
 
     def tagged(self, struct_layout: Layout, path: str) -> None:
         known = {field.tag: field for field in struct_layout.tagged}
-        for _ in range(self.varint(f"{path}tagged fields")):
+        count = self.varint(f"{path}tagged fields")
+        self.spend(count, f"{path}tagged fields")
+        for _ in range(count):
             tag = self.varint(f"{path}tagged fields")
             size = self.varint(f"{path}tagged field {tag}")
             field = known.get(tag)

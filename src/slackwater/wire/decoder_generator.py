@@ -3,7 +3,8 @@
 Invariants:
 - The code reads forwards from `at` and must end exactly at the end of the bytes. Only a request may have bytes after
   it, which are ignored: Kafka accepts them, and librdkafka 2.16 sends them (Metadata v13).
-- No length is trusted. An array is rejected unless its elements fit into the remaining bytes. A string or bytes field
+- No length is trusted. An array is rejected unless its elements fit into the remaining bytes, and a request unless it
+  has at most `MAX_REQUEST_ELEMENTS` array elements and tagged fields in total. A string or bytes field
   with a length beyond the end is sliced short; then `at` is past the end, and the next read or the final comparison
   fails. A valid message needs no further checks.
 - Every failure becomes a `WireError` that names the field: `decode_errors` decodes the bytes again to find it.
@@ -15,6 +16,7 @@ are inlined instead of calling a function per element. The code of Heartbeat v4:
     def read(data, at):
         start = at
         size = len(data)
+        budget = 50000
         try:
             m1 = new(HeartbeatRequest)
             n2 = data[at]
@@ -40,7 +42,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from slackwater.wire.decode_errors import decode_error
-from slackwater.wire.fields import MAX_STRING_BYTES
+from slackwater.wire.fields import MAX_REQUEST_ELEMENTS, MAX_STRING_BYTES
 from slackwater.wire.schema import (
     ARRAY,
     RECORDS,
@@ -115,10 +117,13 @@ def present_text(data: bytes, at: int, first: int) -> tuple[int, int]:
     return value, at
 
 
-def skip_tagged(data: bytes, at: int, count: int) -> int:
-    """Return the end of unknown tagged fields; `count` is the first byte of their number."""
+def skip_tagged(data: bytes, at: int, count: int, budget: int) -> tuple[int, int]:
+    """Return the end of unknown tagged fields and the rest of the budget; `count` is the first byte of their number."""
     if count > 127:
         count, at = varint(data, at, count)
+    budget -= count
+    if budget < 0:
+        raise ValueError
     for _ in range(count):
         for _ in range(2):
             value = data[at]
@@ -126,15 +131,15 @@ def skip_tagged(data: bytes, at: int, count: int) -> int:
             if value > 127:
                 value, at = varint(data, at, value)
         at += value
-    return at
+    return at, budget
 
 
 class _ReadCode:
     """The generated lines and the adjacent fixed-size fields that are not generated yet."""
 
     def __init__(self, root: Layout) -> None:
-        self.root = root.struct
         self.flexible = root.flexible
+        self.is_request = issubclass(root.struct, Request)
         self.lines: list[str] = []
         self.depth = 2
         self.count = 0
@@ -157,7 +162,9 @@ class _ReadCode:
         head = ["def read(data, at):", "    start = at", "    size = len(data)"]
         if any("view[" in line for line in self.lines):
             head.append("    view = memoryview(data)")
-        self.line("if at > size:" if issubclass(self.root, Request) else "if at != size:")
+        if any("budget" in line for line in self.lines):
+            head.append(f"    budget = {MAX_REQUEST_ELEMENTS if self.is_request else 'size'}")
+        self.line("if at > size:" if self.is_request else "if at != size:")
         self.line("    raise ValueError")
         self.line(f"return {self.top}")
         tail = ["    except EXCEPTIONS as error:", "        raise explain(data, start) from error", ""]
@@ -292,7 +299,11 @@ class _ReadCode:
             self.line(f"{n} -= 1")
         element = field_type.element_type
         each = min_bytes(element, self.flexible)
-        self.line(f"if {n}{f' * {each}' if each > 1 else ''} > size - at:")
+        too_long = f"{n}{f' * {each}' if each > 1 else ''} > size - at"
+        if self.is_request:
+            self.line(f"budget -= {n}")
+            too_long += " or budget < 0"
+        self.line(f"if {too_long}:")
         self.line("    raise ValueError")
         code = element.kind.code
         if len(code) == 1:
@@ -340,11 +351,14 @@ class _ReadCode:
         n = self.length("")
         self.line(f"if {n}:")
         if not struct_layout.tagged:
-            self.line(f"    at = skip_tagged(data, at, {n})")
+            self.line(f"    at, budget = skip_tagged(data, at, {n}, budget)")
             return
         self.depth += 1
         self.line(f"if {n} > 127:")
         self.line(f"    {n}, at = varint(data, at, {n})")
+        self.line(f"budget -= {n}")
+        self.line("if budget < 0:")
+        self.line("    raise ValueError")
         tag, stop = self.fresh("t"), self.fresh("e")
         self.line(f"for _ in range({n}):")
         self.depth += 1

