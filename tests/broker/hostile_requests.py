@@ -26,6 +26,9 @@ class Values:
     uuid: bytes = bytes(16)
 
 
+MINIMAL = Values()
+
+
 @dataclass(frozen=True)
 class HostileRequest:
     """A generated request; `array` is the path of the array with the elements."""
@@ -39,7 +42,7 @@ class HostileRequest:
         return f"{self.api.name} v{self.version} {self.array}"
 
 
-def hostile_requests(count: int, values: Values = Values(), *, all_versions: bool = False) -> Iterator[HostileRequest]:
+def hostile_requests(count: int, values: Values = MINIMAL, *, all_versions: bool = False) -> Iterator[HostileRequest]:
     """Generate a request with `count` elements for every array of every API, in the newest or in all versions."""
     for api in SUPPORTED_APIS:
         versions = range(api.min_version, api.max_version + 1) if all_versions else [api.latest_stable]
@@ -48,7 +51,7 @@ def hostile_requests(count: int, values: Values = Values(), *, all_versions: boo
                 yield hostile_request(api, version, array, count, values)
 
 
-def hostile_request(api: Api, version: int, array: str, count: int, values: Values = Values()) -> HostileRequest:
+def hostile_request(api: Api, version: int, array: str, count: int, values: Values = MINIMAL) -> HostileRequest:
     """Generate the request of one API and version in which one array has `count` elements."""
     flexible = api.is_flexible(version)
     header = struct.pack(">hhih", api.key, version, CORRELATION_ID, -1) + (b"\x00" if flexible else b"")

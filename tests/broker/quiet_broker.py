@@ -89,6 +89,11 @@ class QuietClient:
         self._connection.data_received(data)
         self._broker.run_pending()
 
+    def close(self) -> None:
+        """Close the connection from the client's side."""
+        self._transport.closed = True
+        self._connection.connection_lost(None)
+
     def frames(self) -> list[bytes]:
         """The responses since the last call, without their sizes."""
         data, self._transport.written = b"".join(self._transport.written), []

@@ -41,6 +41,10 @@ class FakeHandler:
         self.requests.append(context)
         self.changed.set()
 
+    def handle_large(self, context: RequestContext, request: Request) -> bool:
+        self.handle(context, request)
+        return False
+
     def flush_later(self, connection: Connection) -> None:
         asyncio.get_running_loop().call_soon(connection.flush)
 

@@ -8,7 +8,8 @@ Invariants:
   in one write.
 - A malformed frame closes this connection and no other. Responses to earlier requests are sent first.
 - Everything is bounded: the size of a frame, the number and the bytes of queued requests, and the bytes of unsent
-  responses. The socket is not read while a limit is exceeded.
+  responses. The socket is not read while a limit is exceeded. Only a Produce request may be larger than
+  `MAX_BYTES_WITHOUT_RECORDS`, by its records.
 """
 
 import asyncio
@@ -26,7 +27,13 @@ from slackwater.wire.schema import Request, Response
 
 MAX_UNSENT_BYTES: Final = 1024 * 1024
 MAX_QUEUED_BYTES: Final = 1024 * 1024
+MAX_BYTES_WITHOUT_RECORDS: Final = 16 * 1024 * 1024
+# A smaller request has too few elements to take long.
+MIN_LARGE_BYTES: Final = 1_000
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
+
+
+_PRODUCE: Final = PRODUCE.key.to_bytes(2, "big")
 
 
 class RequestContext:
@@ -83,6 +90,10 @@ class ConnectionHandler(Protocol):
         """Process a request; the response follows now or later. A WireError closes the connection."""
         ...
 
+    def handle_large(self, context: RequestContext, request: Request) -> bool:
+        """Process a request with many elements like `handle`; True if it is processed in parts."""
+        ...
+
     def flush_later(self, connection: "Connection") -> None:
         """Call `connection.flush` at the end of this event loop iteration."""
         ...
@@ -116,6 +127,11 @@ class Connection(asyncio.Protocol):
         self.last_received_at = 0.0
         self.host = ""
         self.listener: tuple[str, int] = ("", 0)  # the local address that the client connected to
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is closed or closes after its last response."""
+        return self._is_closing
 
     @property
     def pending_requests(self) -> int:
@@ -167,12 +183,18 @@ class Connection(asyncio.Protocol):
                 break
             queue.popleft()
             try:
+                size = len(frame)
+                if size > MAX_BYTES_WITHOUT_RECORDS:
+                    _check_large_frame(frame)
                 header, request = decode_request(frame)
                 context = RequestContext(self, header, self.last_received_at)
                 self._in_progress.append(context)
                 self._without_response += 1
                 self._last_api = api
-                self._handler.handle(context, request)
+                if size < MIN_LARGE_BYTES:
+                    self._handler.handle(context, request)
+                elif self._handler.handle_large(context, request):
+                    self._last_api = b""  # no other request is processed together with it
             except WireError as error:
                 self._close_malformed(error)
                 return
@@ -256,3 +278,12 @@ class Connection(asyncio.Protocol):
     def _close_malformed(self, error: WireError) -> None:
         self._handler.malformed_frame(self, error)
         self.close()
+
+
+def _check_large_frame(frame: bytes) -> None:
+    """Reject a large request of an API whose requests have no records."""
+    if frame[:2] != _PRODUCE:
+        raise WireError(
+            f"A request of API {int.from_bytes(frame[:2], 'big')} has {len(frame)} bytes; "
+            f"without records {MAX_BYTES_WITHOUT_RECORDS} are allowed."
+        )

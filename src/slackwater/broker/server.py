@@ -27,6 +27,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
 from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.handlers import SUPPORTED_APIS, Handler, load
+from slackwater.broker.large_requests import PartialHandling, find_split
 from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.clock import AnchoredClock, Clock, ManualClock
@@ -164,6 +165,15 @@ class Server:
             )
             if context.response is None:
                 context.respond(handler.error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
+
+    def handle_large(self, context: RequestContext, request: Request) -> bool:
+        """Pass a request to the handler of its API, in parts if it is large; True if it is processed in parts."""
+        split = find_split(request)
+        if split is None:
+            self.handle(context, request)
+            return False
+        PartialHandling(context, request, split, handle=self.handle, later=self._loop.call_soon).start()
+        return True
 
     def handler(self, api_key: int) -> Handler:
         """Load the handler of an API on its first request."""

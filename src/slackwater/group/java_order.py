@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _INITIAL_CAPACITY = 16
+_MAX_CACHED_LENGTH = 256
 
 
 def utf16_key(text: str) -> bytes:
@@ -32,13 +33,20 @@ def sorted_as_java(texts: Iterable[str]) -> list[str]:
     return result
 
 
-@lru_cache(maxsize=16_384)  # requests of the same groups repeat
 def string_hash(text: str) -> int:
     """Return `String.hashCode` as an unsigned 32-bit number."""
+    # Requests of the same groups repeat. Long texts are not cached: a client could fill the memory with them.
+    return _cached_hash(text) if len(text) <= _MAX_CACHED_LENGTH else _string_hash(text)
+
+
+def _string_hash(text: str) -> int:
     import numpy as np  # imported here so that the broker starts without loading numpy
 
     units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16).astype(np.uint32)
     return int(units @ _powers_of_31(len(units)))
+
+
+_cached_hash = lru_cache(maxsize=16_384)(_string_hash)
 
 
 def partition_hash(topic_hash: int, partition: int) -> int:

@@ -46,3 +46,16 @@ def test_join_waits_for_the_generation(tmp_path: Path) -> None:
         assert response is not None
         assert (response.error_code, response.generation_id) == (Error.NONE, 1)
         assert [member.group_instance_id for member in response.members] == ["i"]
+
+
+def test_subscriptions_larger_than_a_record_are_rejected(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path, {"message.max.bytes": 1_000}) as broker:
+        client = broker.connect()
+
+        def join_with(size: int) -> int:
+            protocols = [JoinGroupRequestProtocol("range", bytes(size)), JoinGroupRequestProtocol("sticky", bytes(500))]
+            request = JoinGroupRequest(GROUP, 10_000, 60_000, "", None, "consumer", protocols)
+            return client.request(request, JoinGroupResponse, 5).error_code
+
+        assert join_with(501) == Error.INVALID_REQUEST
+        assert join_with(500) == Error.MEMBER_ID_REQUIRED

@@ -3,7 +3,8 @@
 v3   types, and documentation if requested
 
 The name of a broker is its node id; the empty name means the settings for all brokers of the cluster. Groups and client
-metrics have no settings, which is not an error.
+metrics have no settings, which is not an error. A resource that appears twice in a request is described once: a small
+request must not cause a large response.
 """
 
 from collections.abc import Iterable
@@ -31,8 +32,9 @@ _LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Describe settings and their sources."""
+    resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     context.respond(
-        DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in request.resources])
+        DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in resources.values()])
     )
 
 

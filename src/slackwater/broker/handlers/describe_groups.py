@@ -5,6 +5,8 @@ v3  authorized operations, if requested, of groups without an error
 v4  instance id of each member in the response
 v5  flexible
 v6  a missing group is GROUP_ID_NOT_FOUND with a message; in older versions it is Dead, without an error (AD-01)
+
+A group that appears twice in a request is described once: a small request must not cause a large response.
 """
 
 from slackwater.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
@@ -29,7 +31,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
         context.respond(DescribeGroupsResponse(groups=[_group(group, operations) for group in response.groups]))
 
     broker.groups.submit(
-        messages.DescribeGroups(tuple(request.groups), reports_missing_group=context.version >= 6), on_response
+        messages.DescribeGroups(tuple(dict.fromkeys(request.groups)), reports_missing_group=context.version >= 6),
+        on_response,
     )
 
 

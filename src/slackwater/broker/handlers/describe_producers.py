@@ -1,6 +1,7 @@
 """DescribeProducers, v0: the active idempotent producers of a partition.
 
-Without transactions the coordinator epoch and the transaction start offset are -1.
+Without transactions the coordinator epoch and the transaction start offset are -1. A partition that appears twice in a
+topic of the request is described once: a small request must not cause a large response.
 """
 
 from slackwater.broker.broker import Broker
@@ -24,7 +25,9 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
             topics=[
                 TopicResponse(
                     name=topic.name,
-                    partitions=[_producers(broker, topic.name, index) for index in topic.partition_indexes],
+                    partitions=[
+                        _producers(broker, topic.name, index) for index in dict.fromkeys(topic.partition_indexes)
+                    ],
                 )
                 for topic in request.topics
             ]

@@ -9,6 +9,9 @@ v6  flexible
 v7  protocol type in the response; the protocol name may be null, before v7 it is "" (JG-50)
 v8  reason (JG-51)
 v9  skip_assignment in the response: a returning static leader stays leader (JG-42, JG-43)
+
+Subscriptions of more than `message.max.bytes` are INVALID_REQUEST. Kafka cannot store such a group: its record would be
+too large for the offsets topic.
 """
 
 import uuid
@@ -23,6 +26,10 @@ from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRespo
 def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> None:
     """Add a member to a group; the response follows when the join phase is complete."""
     version = context.version
+    subscription_bytes = sum([len(protocol.metadata) for protocol in request.protocols])
+    if subscription_bytes > broker.settings.number("message.max.bytes"):
+        context.respond(error_response(request, version, Error.INVALID_REQUEST))
+        return
 
     def on_response(response: messages.JoinGroupResponse) -> None:
         context.respond(

@@ -13,7 +13,8 @@ v9   member id and epoch of each group, used only by KIP-848 groups (OF-05)
 v10  topic ids in request and response; topics with an unknown id come last, with UNKNOWN_TOPIC_ID
 
 The response has the topics of the request: a topic that appears twice is returned twice, and a topic without partitions
-is returned without partitions.
+is returned without partitions. A group whose offsets are all requested more than once is returned once: a small request
+must not cause a large response.
 For all offsets of a group, v10 returns only topics that still exist.
 """
 
@@ -41,7 +42,7 @@ from slackwater.wire.messages.offset_fetch import (
 
 def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Read committed offsets."""
-    groups = _groups(request, context.version)
+    groups = _without_repeated(_groups(request, context.version))
     if context.version >= 10:
         _name_topics(groups, broker.topics)
 
@@ -74,6 +75,18 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
             OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
         ]
     return [OffsetFetchRequestGroup(request.group_id, topics=topics)]
+
+
+def _without_repeated(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Remove repeated requests for all offsets of a group."""
+    if len(groups) < 2:
+        return groups
+    complete: set[str] = set()
+    return [
+        group
+        for group in groups
+        if group.topics is not None or not (group.group_id in complete or complete.add(group.group_id))
+    ]
 
 
 def _name_topics(groups: Iterable[OffsetFetchRequestGroup], topics: Topics) -> None:
