@@ -1,8 +1,10 @@
-"""The clock of a process: wall time at the start, monotonic afterwards.
+"""The clocks of a process: wall time for timestamps, monotonic time for timers.
 
 Invariants:
-- Timers and timestamps share one clock. It starts at wall time, so that timestamps are meaningful to people and after a
-  restart. It is monotonic, so that a jump of the wall clock expires no session.
+- Timestamps are wall time, so that they mean the same to clients, to people and after a restart. The wall clock may be
+  changed in either direction (NTP, suspend, by hand).
+- Timers use a monotonic clock, so a change of the wall clock expires no session. It starts at wall time, which makes its
+  values readable; it is never compared with a timestamp.
 """
 
 import time
@@ -10,15 +12,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Milliseconds since 1970 that never decrease."""
+    """Milliseconds since 1970."""
 
     def now_ms(self) -> int:
         """Return the current time."""
         ...
 
 
+class WallClock:
+    """The system clock."""
+
+    def now_ms(self) -> int:
+        """Return the wall time."""
+        return time.time_ns() // 1_000_000
+
+
 class AnchoredClock:
-    """The system clock, monotonic since the process started."""
+    """Never decreases: wall time at the start of the process plus the time elapsed since."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -39,5 +49,5 @@ class ManualClock:
         return self._now_ms
 
     def advance_ms(self, length_ms: int) -> None:
-        """Advance the clock."""
+        """Advance the clock, or set it back if `length_ms` is negative."""
         self._now_ms += length_ms

@@ -3,8 +3,9 @@
 Invariants:
 - Nothing here listens or blocks: `server` owns the sockets, the timer of the groups and the disk thread. Waiting
   fetches, the event stream and the maintenance set their own timers on the event loop.
-- There are two clocks: `clock` for records and logs, `group_clock` for the timers of groups. A test may advance the
-  group clock by hand.
+- There are two clocks: `clock` is wall time, for records and logs. `group_clock` is monotonic, for the timers of
+  groups. Offsets and group events have the wall time of `group_wall_clock`: it is `clock`, or the group clock if a test
+  advances that by hand.
 """
 
 import asyncio
@@ -50,6 +51,7 @@ class Broker:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         group_clock: Clock,
+        group_wall_clock: Clock,
         in_thread: RunInThread,
         schedule_flush: Callable[[], None],
         wake_groups_at: Callable[[int], None],
@@ -94,6 +96,7 @@ class Broker:
             coordinator_config(settings, directory.cluster_id),
             OffsetsTopicStore(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
             now_ms=group_clock.now_ms,
+            wall_ms=group_wall_clock.now_ms,
             wake_at=wake_groups_at,
             emit=self.events.publish,
             schedule_flush=schedule_flush,

@@ -29,9 +29,16 @@ LOCK_CHECK_S: Final = 5.0
 class Maintenance:
     """The periodic work of one broker."""
 
-    def __init__(self, broker: Broker, connections: set[Connection]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        connections: set[Connection],
+        *,
+        after_reading: Callable[[Callable[[], object]], None] = lambda work: work(),
+    ) -> None:
         self._broker = broker
         self._connections = connections
+        self._after_reading = after_reading
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._cleaning = False
         self._damaged: set[PartitionLog] = set()
@@ -48,7 +55,9 @@ class Maintenance:
         self._every("cleaner", lambda: max(settings.number("log.cleaner.backoff.ms") / 1000, 0.1), self.compact)
         self._every("lock", lambda: LOCK_CHECK_S, self.check_lock)
         self._every(
-            "idle", lambda: min(IDLE_CHECK_S, settings.number("connections.max.idle.ms") / 2000), self.close_idle
+            "idle",
+            lambda: min(IDLE_CHECK_S, settings.number("connections.max.idle.ms") / 2000),
+            lambda: self._after_reading(self.close_idle),
         )
 
     def stop(self) -> None:

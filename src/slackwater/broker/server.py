@@ -4,6 +4,8 @@ Invariants:
 - One event loop makes every decision. Requests that arrive in one iteration are decoded and processed as they arrive;
   at the end of the iteration everything is written to the logs, then every connection with responses gets one write.
 - A handler that raises produces the response UNKNOWN_SERVER_ERROR, and the broker continues.
+- Group timers fire after the requests that have already arrived: no stall of the broker expires a session whose
+  heartbeat waits in a socket.
 - Blocking work (fsync, compaction) runs in one thread and returns to the loop.
 - A clean stop accepts no more connections, sends the responses that are ready, closes the logs and releases the data
   directory.
@@ -21,6 +23,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 from slackwater.broker.broker import Broker
@@ -30,13 +33,15 @@ from slackwater.broker.handlers import SUPPORTED_APIS, Handler, load
 from slackwater.broker.large_requests import PartialHandling, find_split
 from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.storage.directory import DataDirectory
-from slackwater.clock import AnchoredClock, Clock, ManualClock
+from slackwater.clock import AnchoredClock, Clock, ManualClock, WallClock
 from slackwater.group.errors import Error, UsageError
 from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Request
 
 log = logging.getLogger("slackwater.broker")
 BACKLOG: Final = 4096
+_LATE_S: Final = 0.05
+_MAX_LATE_ITERATIONS: Final = 20
 
 
 class Server:
@@ -52,8 +57,8 @@ class Server:
         advertised: tuple[str, int] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._clock = clock or AnchoredClock()
-        self._group_clock = group_clock or self._clock
+        self._clock = clock or WallClock()
+        self._group_clock = group_clock or AnchoredClock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slackwater-disk")
         self._connections: set[Connection] = set()
         self._to_flush: list[Connection] = []  # connections with responses to send at the end of the iteration
@@ -75,6 +80,7 @@ class Server:
                 loop=self._loop,
                 clock=self._clock,
                 group_clock=self._group_clock,
+                group_wall_clock=group_clock or self._clock,
                 in_thread=self._in_thread,
                 schedule_flush=self._schedule_flush,
                 wake_groups_at=self._wake_groups_at,
@@ -85,7 +91,7 @@ class Server:
             opened.close(clean=False)
             raise
         self.responses_sent = self.broker.metrics.count_responses
-        self._maintenance = Maintenance(self.broker, self._connections)
+        self._maintenance = Maintenance(self.broker, self._connections, after_reading=self.after_reading)
 
     @property
     def port(self) -> int:
@@ -235,7 +241,27 @@ class Server:
 
     def _tick_groups(self) -> None:
         self._group_timer = None
-        self.broker.groups.tick()
+        self.after_reading(self.broker.groups.tick)
+
+    def after_reading(self, work: Callable[[], object]) -> None:
+        """Call `work` after every socket has been read that has data now.
+
+        After a stall (a suspended process, a long callback) timers are due whose requests wait in the sockets: the
+        heartbeats of members, for example. The loop fires timers before it reads, so `work` waits for one complete
+        iteration, and for another one as long as reading takes so long that more data may have arrived.
+        """
+
+        def wait(iterations: int) -> None:
+            # This runs before the sockets of an iteration are read, and the next callback before those of the next.
+            self._loop.call_soon(read, iterations, monotonic())
+
+        def read(iterations: int, since: float) -> None:
+            if monotonic() - since > _LATE_S and iterations < _MAX_LATE_ITERATIONS:
+                wait(iterations + 1)
+            elif not self._is_stopping:
+                work()
+
+        self._loop.call_soon(wait, 1)
 
     def _in_thread(self, work: Callable[[], None], done: Callable[[], object]) -> None:
         def on_done(future: Future[None]) -> None:

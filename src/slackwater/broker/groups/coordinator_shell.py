@@ -7,6 +7,7 @@ Invariants:
 - One event loop timer serves the timers of all groups; it is set at the end of an iteration. Only a join that is due at
   once (`group.initial.rebalance.delay.ms=0`) fires its timer immediately, unless a write is pending that may belong to
   the group: hundreds of members may join in the same iteration, and all of them would have to join again.
+- Timers follow a monotonic clock, timestamps in records and events wall time.
 - After `offsets.commit.timeout.ms` the waiting requests give up on a write; the write itself continues (OC-12).
 - Events are emitted immediately, to the listeners of this process.
 """
@@ -28,11 +29,12 @@ from slackwater.group.coordinator import (
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupEvent
 from slackwater.group.internal_topics import OFFSETS_TOPIC
-from slackwater.group.messages import JoinGroup, Request, Response
+from slackwater.group.messages import Heartbeat, JoinGroup, Request, Response
 from slackwater.wire.errors import WireError
 
 log = logging.getLogger("slackwater.broker.offsets")
 KeyValue = tuple[bytes, bytes | None]
+LATE_MS: Final = 100  # a timer that is overdue by more waits until the sockets have been read
 MAX_PENDING_RECORDS: Final = 1024  # bounds memory held until a write completes
 _R = TypeVar("_R", bound=Response)
 
@@ -58,6 +60,7 @@ class CoordinatorShell:
         store: OffsetsStore,
         *,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int] | None = None,
         wake_at: Callable[[int], None],
         emit: Callable[[list[GroupEvent]], None],
         schedule_flush: Callable[[], None],
@@ -66,6 +69,7 @@ class CoordinatorShell:
         self._store = store
         self._write_timeout_ms = write_timeout_ms
         self._now_ms = now_ms
+        self._wall_ms = wall_ms or now_ms
         self._wake_at = wake_at
         self._emit = emit
         self._schedule_flush = schedule_flush
@@ -85,7 +89,7 @@ class CoordinatorShell:
 
     def load(self) -> None:
         """Read all offsets partitions and restore the groups (CO-06)."""
-        now_ms = self._now_ms()
+        now_ms = self._read_clocks()
         for partition in range(self.config.offsets_topic_num_partitions):
             self._execute(self.coordinator.load(partition, 0, now_ms))
             for key, value in self._store.read(partition):
@@ -100,13 +104,15 @@ class CoordinatorShell:
 
     def submit(self, request: Request, on_response: Callable[[_R], None]) -> None:
         """Pass a request to the coordinator; `on_response` gets the response, now or later."""
-        now_ms = self._now_ms()
+        # A heartbeat writes no timestamp, and there are many.
+        now_ms = self._now_ms() if request.__class__ is Heartbeat else self._read_clocks()
         coordinator = self.coordinator
         self._execute(coordinator.handle(request, on_response, now_ms))
         if (
             request.__class__ is JoinGroup
             and not (self._appends or self._unfinished_writes)
             and coordinator.is_due(now_ms)
+            and not coordinator.is_due(now_ms - LATE_MS)  # after a stall other members' heartbeats are read first
         ):
             self._execute(coordinator.tick(now_ms))  # an initial delay of 0 ends before the next member joins
         if self._pending_records >= MAX_PENDING_RECORDS:
@@ -114,11 +120,11 @@ class CoordinatorShell:
 
     def topic_changed(self, topic: str, partition_count: int) -> None:
         """Report a new topic, or new partitions of a topic."""
-        self.coordinator.on_topic(topic, partition_count, self._now_ms())
+        self.coordinator.on_topic(topic, partition_count, self._wall_ms())
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Delete the offsets of deleted topics (EX-10)."""
-        self._execute(self.coordinator.on_topics_deleted(frozenset(topics), self._now_ms()))
+        self._execute(self.coordinator.on_topics_deleted(frozenset(topics), self._read_clocks()))
 
     def expire(self, group_id: str, member_id: str) -> None:
         """Expire a member's session at once; for tests."""
@@ -135,7 +141,7 @@ class CoordinatorShell:
     def tick(self) -> None:
         """Fire the timers that are due."""
         self._due_ms = None
-        now_ms = self._now_ms()
+        now_ms = self._read_clocks()
         while (
             len(self._unfinished_writes) > self._timed_out_writes
             and self._unfinished_writes[self._timed_out_writes][0] <= now_ms
@@ -156,6 +162,12 @@ class CoordinatorShell:
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._due_ms = due_ms
             self._wake_at(due_ms)
+
+    def _read_clocks(self) -> int:
+        """Return the time of the timers, and tell the coordinator the difference to wall time."""
+        now_ms = self._now_ms()
+        self.coordinator.set_wall_offset_ms(self._wall_ms() - now_ms)
+        return now_ms
 
     def _write(self) -> None:
         appends, self._appends, self._pending_records = self._appends, [], 0

@@ -2,8 +2,8 @@
 
 Invariants:
 - No I/O, no clock, no randomness: time is an argument of every call, ids come with the requests.
-- `now_ms` never decreases. The shell takes wall time once, at its start, and advances it monotonically (offsets and
-  states carry it as timestamp), so a jump of the wall clock expires no member.
+- `now_ms` never decreases, so a step of the wall clock expires no member. Timestamps in records and events are wall
+  time: `now_ms` plus the offset that the shell sets with `set_wall_offset_ms`.
 - A partition of the offsets topic is loaded by replaying its log through `ClassicGroup.apply`, the function that also
   applies new writes (CO-06). Load and unload with an older leader epoch are ignored (CO-10).
 """
@@ -102,6 +102,10 @@ class Coordinator:
             collector.time_out_append(write_id)
         return collector.effects
 
+    def set_wall_offset_ms(self, wall_offset_ms: int) -> None:
+        """Set the difference between wall time and `now_ms`; it is 0 until the wall clock is changed."""
+        self._state.wall_offset_ms = wall_offset_ms
+
     def next_due_ms(self) -> int | None:
         """Return when `tick` must be called next, or None."""
         return self._state.timers.next_due_ms()
@@ -177,7 +181,7 @@ class Coordinator:
         for group in partition.groups.values():
             if group.stored is None and not group.offsets:
                 continue  # only an offset that was deleted again
-            group.state_since_ms = now_ms
+            group.state_since_ms = collector.wall_ms
             group.restore()
             state.groups[group.group_id] = group
             for member in group.members.values():
@@ -220,7 +224,7 @@ class Coordinator:
         group = self._state.groups.get(group_id)
         if group is None or group.rebalance is None or group.state in (STABLE, DEAD):
             return None
-        return rebalance.waiting_detail(group, group.rebalance)
+        return rebalance.waiting_detail(group, group.rebalance, self._state.wall_offset_ms)
 
 
 def _fire(collector: EffectCollector, owner: TimerOwner) -> None:
@@ -263,5 +267,5 @@ def _unload_group(collector: EffectCollector, group: ClassicGroup) -> None:
     for member in group.members.values():
         member.session.cancel()
         rebalance.fail_awaiting_requests(collector, member, Error.NOT_COORDINATOR, member_id=member.member_id)
-    before = group.transition_to(DEAD, collector.now_ms)
+    before = group.transition_to(DEAD, collector.wall_ms)
     collector.emit(group, EventKind.GROUP_UNLOADED, GroupLifecycle(len(group.members)), before=before)

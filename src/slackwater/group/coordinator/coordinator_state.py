@@ -40,13 +40,23 @@ class OffsetsPartition:
 class CoordinatorState:
     """Everything that request handlers and timers read and change."""
 
-    __slots__ = ("config", "groups", "last_write_id", "offsets_partitions", "timers", "topics", "writes")
+    __slots__ = (
+        "config",
+        "groups",
+        "last_write_id",
+        "offsets_partitions",
+        "timers",
+        "topics",
+        "wall_offset_ms",
+        "writes",
+    )
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets_partitions: dict[int, OffsetsPartition] = {}
         self.timers: Timers[TimerOwner] = Timers()
+        self.wall_offset_ms = 0  # wall time minus the time of the timers
         self.writes: dict[int, PendingWrite] = {}
         self.last_write_id = 0
         self.topics: dict[str, KnownTopic] | None = None  # None: this coordinator does not know the topics

@@ -39,11 +39,12 @@ def response_error(error: Error) -> Error:
 class EffectCollector:
     """The effects of one input, in order, and the time at which the input arrived."""
 
-    __slots__ = ("effects", "now_ms", "state")
+    __slots__ = ("effects", "now_ms", "state", "wall_ms")
 
     def __init__(self, state: CoordinatorState, now_ms: int) -> None:
         self.state = state
-        self.now_ms = now_ms
+        self.now_ms = now_ms  # for timers
+        self.wall_ms = now_ms + state.wall_offset_ms  # for timestamps in records and events
         self.effects: list[Effect] = []
 
     def respond(self, reply_to: object, response: Response) -> None:
@@ -105,7 +106,7 @@ class EffectCollector:
     ) -> None:
         """Emit a group event; `member_id` and `instance_id` are used when there is no `member`."""
         event = GroupEvent(
-            time_ms=self.now_ms,
+            time_ms=self.wall_ms,
             cluster=self.state.config.cluster,
             group=group.group_id,
             kind=kind,

@@ -1,6 +1,6 @@
 """Expiration of offsets and deletion of groups without offsets (EX-01 … EX-10).
 
-Timestamps in records are wall time, and so is `now_ms`: the shell takes wall time once and advances it monotonically.
+Timestamps in records are wall time, as in Kafka: a step of the wall clock changes the age of offsets.
 """
 
 from collections.abc import Callable, Collection
@@ -70,15 +70,15 @@ def _is_expired(
         return False
     offset = group.offsets[at]
     if offset.expire_timestamp_ms is not None:
-        return collector.now_ms >= offset.expire_timestamp_ms  # EX-05
-    return collector.now_ms - retention_start(offset) >= collector.state.config.offsets_retention_ms
+        return collector.wall_ms >= offset.expire_timestamp_ms  # EX-05
+    return collector.wall_ms - retention_start(offset) >= collector.state.config.offsets_retention_ms
 
 
 def delete_group(
     collector: EffectCollector, group: ClassicGroup, callback: Callable[[EffectCollector, Error], None]
 ) -> None:
     """Delete a group and its offsets; the group is Dead while the tombstones are being written."""
-    before = group.transition_to(DEAD, collector.now_ms)
+    before = group.transition_to(DEAD, collector.wall_ms)
     for pending in group.pending.values():
         pending.expiry.cancel()
 
@@ -89,7 +89,7 @@ def delete_group(
             del collector.state.groups[group.group_id]
             collector.emit(group, EventKind.GROUP_DELETED, GroupLifecycle(), before=before)
         else:
-            collector.state.groups[group.group_id] = group.copy_as_empty(collector.now_ms)
+            collector.state.groups[group.group_id] = group.copy_as_empty(collector.wall_ms)
         callback(collector, error)
 
     collector.append(group.offsets_partition, group_tombstones(group), written)

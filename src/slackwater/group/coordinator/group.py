@@ -221,11 +221,11 @@ class ClassicGroup:
         "unsynced",
     )
 
-    def __init__(self, group_id: str, offsets_partition: int, now_ms: int) -> None:
+    def __init__(self, group_id: str, offsets_partition: int, wall_ms: int) -> None:
         self.group_id = group_id
         self.offsets_partition = offsets_partition
         self.state = EMPTY  # ST-03
-        self.state_since_ms = now_ms
+        self.state_since_ms = wall_ms
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -319,12 +319,12 @@ class ClassicGroup:
         self.state = STABLE if self.members else EMPTY
         self.subscribed_topics = self._topics()
 
-    def copy_as_empty(self, now_ms: int) -> "ClassicGroup":
+    def copy_as_empty(self, wall_ms: int) -> "ClassicGroup":
         """Return this Dead group as an Empty one, after its tombstones could not be written (ST-01).
 
         The soft state is copied, not restored from `stored`: the record of the empty group may not be written either.
         """
-        group = ClassicGroup(self.group_id, self.offsets_partition, now_ms)
+        group = ClassicGroup(self.group_id, self.offsets_partition, wall_ms)
         group.generation_id = self.generation_id
         group.protocol_type = self.protocol_type
         group.subscribed_topics = self.subscribed_topics
@@ -333,13 +333,13 @@ class ClassicGroup:
 
     # --- state ----------------------------------------------------------------------------------------------------
 
-    def transition_to(self, to: GroupState, now_ms: int) -> GroupState:
+    def transition_to(self, to: GroupState, wall_ms: int) -> GroupState:
         """Change the state and its timestamp (ST-01, ST-02); return the previous state."""
         before = self.state
         if to not in NEXT_STATES[before]:
             raise AssertionError(f"group {self.group_id}: no transition from {before} to {to}")
         self.state = to
-        self.state_since_ms = now_ms
+        self.state_since_ms = wall_ms
         return before
 
     @property

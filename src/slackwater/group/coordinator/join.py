@@ -69,7 +69,7 @@ def join(collector: EffectCollector, request: JoinGroup, reply_to: object) -> No
 
 def _create_and_join(collector: EffectCollector, group_id: str, request: JoinGroup, reply_to: object) -> None:
     """Create a group with its first join (JG-04)."""
-    group = ClassicGroup(group_id, collector.state.offsets_partition_of(group_id), collector.now_ms)
+    group = ClassicGroup(group_id, collector.state.offsets_partition_of(group_id), collector.wall_ms)
     if (error := _request_error(request)) is Error.NONE and not group.supports(
         request.protocol_type, request.protocols
     ):
@@ -107,7 +107,7 @@ def _drop_unwritten_group(collector: EffectCollector, group: ClassicGroup, error
     for member in group.members.values():
         member.session.cancel()
         rebalance.fail_awaiting_requests(collector, member, error)
-    before = group.transition_to(DEAD, collector.now_ms)
+    before = group.transition_to(DEAD, collector.wall_ms)
     del collector.state.groups[group.group_id]
     collector.emit(group, EventKind.GROUP_DELETED, GroupLifecycle(), before=before)
 

@@ -44,16 +44,16 @@ def commit(collector: EffectCollector, request: OffsetCommit, reply_to: object) 
     """Store offsets; the response has one result per partition."""
     if (group := _validated_group(collector, request, reply_to)) is None:
         return
-    now_ms, limit, new = collector.now_ms, collector.state.config.offset_metadata_max_bytes, tuple.__new__
+    wall_ms, limit, new = collector.wall_ms, collector.state.config.offset_metadata_max_bytes, tuple.__new__
     group_id, retention_ms = group.group_id, request.retention_ms
-    expire_ms = min(now_ms + retention_ms, _MAX_TIMESTAMP_MS) if retention_ms >= 0 else None  # OC-13
+    expire_ms = min(wall_ms + retention_ms, _MAX_TIMESTAMP_MS) if retention_ms >= 0 else None  # OC-13
     records: list[CoordinatorRecord] = []
     too_large: list[int] = []
     for index, (topic, partition, offset, leader_epoch, metadata) in enumerate(request.offsets):
         if metadata and len(metadata) > limit:
             too_large.append(index)
             continue
-        value = new(StoredOffset, (offset, leader_epoch, metadata or "", now_ms, expire_ms))
+        value = new(StoredOffset, (offset, leader_epoch, metadata or "", wall_ms, expire_ms))
         records.append(new(CommittedOffset, (group_id, topic, partition, value)))
 
     def on_written(collector: EffectCollector, failure: Error) -> None:
@@ -91,7 +91,7 @@ def _validated_group(collector: EffectCollector, request: OffsetCommit, reply_to
         return None
     assert group_id is not None
     collector.state.groups[group_id] = group = ClassicGroup(
-        group_id, collector.state.offsets_partition_of(group_id), collector.now_ms
+        group_id, collector.state.offsets_partition_of(group_id), collector.wall_ms
     )
     collector.emit(group, EventKind.GROUP_CREATED, GroupLifecycle())
     return group
@@ -108,7 +108,7 @@ def _response(request: OffsetCommit, error: Error, too_large: Collection[int] = 
 def _remove_if_never_stored(collector: EffectCollector, group: ClassicGroup) -> None:
     """Remove a simple group whose first offsets could not be written."""
     if group.is_simple and group.stored is None and not group.offsets and not group.in_flight_partitions():
-        group.transition_to(DEAD, collector.now_ms)
+        group.transition_to(DEAD, collector.wall_ms)
         collector.state.groups.pop(group.group_id, None)
 
 

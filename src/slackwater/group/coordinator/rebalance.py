@@ -64,7 +64,7 @@ def start(
     rebalance = group.rebalance = OngoingRebalance(group, cause, collector.now_ms)
     config = collector.state.config
     initial = group.state is EMPTY
-    before = group.transition_to(INITIAL if initial else PREPARING, collector.now_ms)
+    before = group.transition_to(INITIAL if initial else PREPARING, collector.wall_ms)
     collector.emit(
         group,
         EventKind.REBALANCE_STARTED,
@@ -139,7 +139,7 @@ def end_join_phase(collector: EffectCollector, group: ClassicGroup) -> None:
     if not group.members:
         _become_empty(collector, group, rebalance)
         return
-    before = group.transition_to(COMPLETING, collector.now_ms)
+    before = group.transition_to(COMPLETING, collector.wall_ms)
     assert group.leader_id is not None
     assert group.protocol_name is not None
     static = len(group.static_members)
@@ -186,7 +186,7 @@ def elect_leader(collector: EffectCollector, group: ClassicGroup) -> bool:
 
 
 def _become_empty(collector: EffectCollector, group: ClassicGroup, rebalance: OngoingRebalance) -> None:
-    before = group.transition_to(EMPTY, collector.now_ms)
+    before = group.transition_to(EMPTY, collector.wall_ms)
     rebalance.cancel()
     group.rebalance = None
     group.leader_id = None
@@ -213,7 +213,7 @@ def assignment_written(
     if TRANSITIONS[GroupInput.ASSIGNMENT_WRITTEN][group.state].action is not GroupAction.PROPAGATE_ASSIGNMENT:
         return
     group.assignment_in_flight = False
-    before = group.transition_to(STABLE, collector.now_ms)
+    before = group.transition_to(STABLE, collector.wall_ms)
     rebalance = group.rebalance
     assert rebalance is not None
     rebalance.waiting_timer.cancel()
@@ -338,14 +338,14 @@ def extend_session(collector: EffectCollector, member: ClassicGroupMember) -> No
 def emit_waiting(collector: EffectCollector, rebalance: OngoingRebalance) -> None:
     """Emit the members a long rebalance waits for: after one second, and when they change."""
     group = rebalance.group
-    detail = waiting_detail(group, rebalance)
+    detail = waiting_detail(group, rebalance, collector.state.wall_offset_ms)
     if detail.waiting_for != rebalance.reported_waiting:
         rebalance.reported_waiting = detail.waiting_for
         collector.emit(group, EventKind.REBALANCE_WAITING, detail, trigger=rebalance.cause.trigger)
     collector.state.timers.arm(rebalance.waiting_timer, collector.now_ms + WAITING_EVENT_INTERVAL_MS)
 
 
-def waiting_detail(group: ClassicGroup, rebalance: OngoingRebalance) -> RebalanceWaiting:
-    """Return the members a rebalance waits for, and its deadline."""
+def waiting_detail(group: ClassicGroup, rebalance: OngoingRebalance, wall_offset_ms: int) -> RebalanceWaiting:
+    """Return the members a rebalance waits for, and its deadline in wall time."""
     deadline = rebalance.sync_timer if group.state is COMPLETING else rebalance.join_timer
-    return RebalanceWaiting(group.waiting_for(), deadline.deadline_ms)
+    return RebalanceWaiting(group.waiting_for(), deadline.deadline_ms + wall_offset_ms)
