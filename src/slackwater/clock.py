@@ -3,8 +3,8 @@
 Invariants:
 - Timestamps are wall time, so that they mean the same to clients, to people and after a restart. The wall clock may be
   changed in either direction (NTP, suspend, by hand).
-- Timers use a monotonic clock, so a change of the wall clock expires no session. It starts at wall time, which makes its
-  values readable; it is never compared with a timestamp.
+- Timers use a monotonic clock, so a change of the wall clock expires no session. It starts at wall time, which makes
+  its values readable; it is never compared with a timestamp.
 """
 
 import time

@@ -26,9 +26,10 @@ from slackwater.broker.groups.group_metrics import GroupMetrics
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
 from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.broker.metrics import Metrics
+from slackwater.broker.slices import RunInThread, Slices
 from slackwater.broker.storage.appends import AppendQueue
 from slackwater.broker.storage.directory import DataDirectory
-from slackwater.broker.storage.durability import Durability, RunInThread
+from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.producer_ids import ProducerIds
 from slackwater.broker.storage.topics import KEEP_RECORDS, Topic, Topics, remove_directories
 from slackwater.clock import Clock
@@ -62,6 +63,7 @@ class Broker:
         self.loop = loop
         self.clock = clock
         self.in_thread = in_thread
+        self.slices = Slices(loop, in_thread)
         self.node_id = directory.node_id
         self.cluster_id = directory.cluster_id
         self.advertised = advertised or advertised_address(settings.text("advertised.listeners"))

@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
                 if size < MIN_LARGE_BYTES:
                     self._handler.handle(context, request)
                 elif self._handler.handle_large(context, request):
-                    self._last_api = b""  # no other request is processed together with it
+                    self.stop_pipelining()
             except WireError as error:
                 self._close_malformed(error)
                 return
@@ -204,6 +204,10 @@ class Connection(asyncio.Protocol):
                 self._close_malformed(WireError(self._frames.size_error))
                 return
         self._pause_or_resume_reading()
+
+    def stop_pipelining(self) -> None:
+        """Process no other request before the ones in progress have their responses."""
+        self._last_api = b""
 
     def response_ready(self, size: int) -> None:
         """Schedule a flush if the oldest request in progress has its response now."""

@@ -3,8 +3,8 @@
 Invariants:
 - A request is split only if its elements are independent of each other: the response of every part is that of the same
   elements in the whole request. The response of the request is the concatenation of the parts' responses.
-- A part has at most `max_elements` elements, which take about 20 ms. An element with more than that many elements of its
-  own (a topic with many partitions) is divided, and its response is put together again.
+- A part has at most `max_elements` elements, which take about 20 ms. An element with more than that many elements of
+  its own (a topic with many partitions) is divided, and its response is put together again.
 - A part starts when the one before it has its response. Requests that follow on the connection wait for the last part.
 - The parts of a closed connection are not processed any more.
 """

@@ -64,6 +64,13 @@ _BROKER_ONLY: Final = (
         ("os", "always"),
         "When a write is acknowledged: after the write (os) or after an fsync (always).",
     ),
+    int_setting(
+        "message.max.uncompressed.bytes",
+        67_108_864,
+        "The maximum size of the records of a batch after decompression.",
+        low=1,
+        dynamic=True,
+    ),
     long_setting("log.retention.check.interval.ms", 300_000, "How often expired segments are deleted.", low=1),
     long_setting("log.cleaner.backoff.ms", 15_000, "How often logs are checked for compaction.", low=0),
     flag_setting("log.cleaner.enable", True, "Whether compacted topics are compacted."),

@@ -11,13 +11,17 @@ v11  -6, the first offset that is not in remote storage yet: also -1
 
 A special timestamp that the version does not have is UNSUPPORTED_VERSION. A partition that appears twice in a request
 is INVALID_REQUEST.
+
+The search for a timestamp runs in slices, because it may have to decompress many batches.
 """
 
+import logging
 from collections import Counter
 from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.list_offsets import (
@@ -38,6 +42,7 @@ _MIN_VERSIONS: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 _NEVER: Final = 1 << 15
+log = logging.getLogger("slackwater.broker")
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
@@ -46,22 +51,25 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
     counts = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
-    context.respond(
-        ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        _error(partition, Error.INVALID_REQUEST)
-                        if counts[topic.name, partition.partition_index] > 1
-                        else _look_up(broker, topic.name, partition, context.version)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
-    )
+
+    def look_up() -> Sliced[None]:
+        response = ListOffsetsResponse()
+        for topic in request.topics:
+            rows: list[ListOffsetsPartitionResponse] = []
+            response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+            for partition in topic.partitions:
+                if counts[topic.name, partition.partition_index] > 1:
+                    rows.append(_error(partition, Error.INVALID_REQUEST))
+                else:
+                    rows.append((yield from _look_up(broker, topic.name, partition, context)))
+                yield
+        context.respond(response)
+
+    def fail(error: Exception) -> None:
+        log.error("The search for offsets of client %s failed.", context.client_id, exc_info=error)
+        context.respond(error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
+
+    broker.slices.run(look_up(), fail, is_cancelled=lambda: context.connection.is_closing)
 
 
 def error_response(request: ListOffsetsRequest, version: int, error: Error) -> ListOffsetsResponse:
@@ -76,7 +84,10 @@ def error_response(request: ListOffsetsRequest, version: int, error: Error) -> L
     )
 
 
-def _look_up(broker: Broker, topic: str, requested: ListOffsetsPartition, version: int) -> ListOffsetsPartitionResponse:
+def _look_up(
+    broker: Broker, topic: str, requested: ListOffsetsPartition, context: RequestContext
+) -> Sliced[ListOffsetsPartitionResponse]:
+    version = context.version
     if requested.timestamp < 0 and version < _MIN_VERSIONS.get(requested.timestamp, _NEVER):
         return _error(requested, Error.UNSUPPORTED_VERSION)
     partition = broker.topics.partition(topic, requested.partition_index)
@@ -85,7 +96,7 @@ def _look_up(broker: Broker, topic: str, requested: ListOffsetsPartition, versio
     if error := partition.leader_epoch_error(requested.current_leader_epoch):
         return _error(requested, error)
     try:
-        match = partition.log.offset_for_timestamp(requested.timestamp)
+        match = yield from partition.log.search_timestamp(requested.timestamp)
     except OSError:
         return _error(requested, Error.KAFKA_STORAGE_ERROR)
     except BrokerError as failure:

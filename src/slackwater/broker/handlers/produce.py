@@ -10,15 +10,20 @@ v13  topic ids; an unknown id is UNKNOWN_TOPIC_ID
 There is one replica, so acks=1 and acks=all are equal. With acks=0 there is no response, and an error closes the
 connection so that the client notices it. A partition's records must be exactly one batch of magic 2, otherwise
 INVALID_RECORD. Clients cannot write to internal topics: INVALID_TOPIC_EXCEPTION.
+
+Batches are validated in slices, because a small batch may decompress to many records. While that takes more than one
+iteration of the event loop, later requests of the connection wait, so that a producer's batches stay in order.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.pending_appends import AppendInfo
-from slackwater.broker.storage.log.validation import Rejection
+from slackwater.broker.storage.log.validation import Rejection, validate
 from slackwater.broker.storage.topics import Partition, Topic
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import EVENTS_TOPIC
@@ -48,6 +53,9 @@ _WITHOUT_LOG_START: Final = frozenset(
         Error.KAFKA_STORAGE_ERROR,
     }
 )
+
+_ReceivedBatch = tuple[Partition, Buffer, PartitionProduceResponse]
+log = logging.getLogger("slackwater.broker")
 
 
 class _PendingProduce:
@@ -107,6 +115,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     """Append every batch; the response follows when all are written."""
     response = ProduceResponse()
     produce = _PendingProduce(context, request.acks, response)
+    batches: list[_ReceivedBatch] = []
     for data in request.topic_data:
         topic = _find_topic(broker, data, context.version)
         rows = []
@@ -120,9 +129,29 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
             if isinstance(accepted, Rejection):
                 produce.reject(row, accepted)
             else:
-                partition, batch = accepted
-                broker.appends.add(partition, batch, produce.on_append(partition, row))
+                batches.append((*accepted, row))
         response.responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
+
+    def fail(error: Exception) -> None:
+        log.error("The validation of a request from client %s failed.", context.client_id, exc_info=error)
+        context.respond(error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
+
+    if not broker.slices.run(_append(broker, produce, batches), fail):
+        context.connection.stop_pipelining()
+
+
+def _append(broker: Broker, produce: _PendingProduce, batches: list[_ReceivedBatch]) -> Sliced[None]:
+    """Validate the batches one after another, and append those that are valid."""
+    for partition, batch, row in batches:
+        rejected = yield from validate(batch, partition.log.config, broker.clock.now_ms())
+        if rejected is None and broker.topics.partition(partition.topic.name, partition.index) is not partition:
+            rejected = Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
+        on_result = produce.on_append(partition, row)
+        if rejected is None:
+            broker.appends.add(partition, batch, on_result)
+        else:
+            on_result(rejected)
+        yield
     produce.complete_one()
 
 

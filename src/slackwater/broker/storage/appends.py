@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slackwater.broker.storage.durability import Durability
-from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition
@@ -37,7 +37,7 @@ class AppendQueue:
         self._pending: dict[Partition, _PartitionAppends] = {}
 
     def add(self, partition: Partition, buffer: Buffer, on_result: OnResult) -> None:
-        """Append a buffer at the end of the iteration; `on_result` gets the outcome."""
+        """Append a validated buffer at the end of the iteration; `on_result` gets the outcome."""
         if not self._pending:
             self._schedule_flush()
         appends = self._pending.get(partition)
@@ -56,7 +56,7 @@ class AppendQueue:
 
     def _write(self, partition: Partition, appends: _PartitionAppends, now_ms: int) -> None:
         log = partition.log
-        results = log.append_many(appends.buffers, now_ms)
+        results = log.append_many(appends.buffers, now_ms, AppendOrigin.VALIDATED)
         if any(isinstance(result, AppendInfo) and not result.duplicate for result in results):
             partition.wake_waiters()
 

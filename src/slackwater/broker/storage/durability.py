@@ -11,8 +11,9 @@ Invariants:
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
+from slackwater.broker.slices import RunInThread
 from slackwater.broker.storage.log.flush import DirtyLogs, Flush
 from slackwater.broker.storage.log.partition_log import PartitionLog
 
@@ -20,14 +21,6 @@ from slackwater.broker.storage.log.partition_log import PartitionLog
 OnDurable = Callable[[frozenset[PartitionLog]], None]
 RETRY_S: Final = 0.1
 log = logging.getLogger("slackwater.broker.storage")
-
-
-class RunInThread(Protocol):
-    """Runs blocking work in a thread and then calls `done` on the loop."""
-
-    def __call__(self, work: Callable[[], None], done: Callable[[], object]) -> None:
-        """Start the work."""
-        ...
 
 
 class Durability:

@@ -455,11 +455,14 @@ def _parse_row(row: Mapping[str, Any]) -> tuple[Topic, int]:
     return topic, partitions
 
 
+_BROKER_SETTINGS_OF_LOGS: Final = ("message.max.uncompressed.bytes", "producer.id.expiration.ms")
+
+
 def log_config(settings: Settings, overrides: Mapping[str, Value]) -> LogConfig:
     """Return the log settings of a topic with these overrides; raise `UsageError` if they are invalid."""
     return LogConfig.from_settings(
         {name: format_value(settings.for_topic(name, overrides)) for name in SYNONYMS}
-        | {"producer.id.expiration.ms": format_value(settings["producer.id.expiration.ms"])}
+        | {name: format_value(settings[name]) for name in _BROKER_SETTINGS_OF_LOGS}
     )
 
 

@@ -56,6 +56,10 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+class LimitExceeded(WireError):
+    """The decompressed data has more bytes than the limit."""
+
+
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """Compress `data`. Only gzip and zstd have a level."""
     import cramjam
@@ -86,7 +90,7 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Buffer
         if size is not None:
             return output[:size]
         if size_guess >= limit:
-            raise WireError(
+            raise LimitExceeded(
                 f"Cannot decompress {len(data)} bytes of {codec.name.lower()}: more than {limit} bytes, the limit."
             )
         size_guess = min(limit, size_guess * _OUTPUT_GROWTH)

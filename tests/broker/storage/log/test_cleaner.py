@@ -150,7 +150,7 @@ def test_cleaning_removes_records_without_key(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"delete"})))
     appended(log, Sent(None, b"no key"), Sent(b"a"))
     log.append(batch(Sent(b"a"), attributes=CONTROL_BIT), NOW_MS, AppendOrigin.COORDINATOR)
-    log.append(batch(codec=Codec.GZIP, payload=b"no gzip"), NOW_MS)
+    log.append(batch(codec=Codec.GZIP, payload=b"no gzip"), NOW_MS, AppendOrigin.COORDINATOR)
     appended(log, Sent(b"z"))
     log.roll(NOW_MS)
     assert cleaner.plan(log, NOW_MS) is None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from slackwater.broker.slices import complete
 from slackwater.broker.storage.log.records import (
     check_lengths,
     decompress_records,
@@ -16,6 +17,11 @@ from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, RecordBatch, Time
 from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, batch, read_records
+
+
+def _check_lengths(made: RecordBatch) -> None:
+    complete(check_lengths(made, decompress_records(made)))
+
 
 THREE = (Sent(b"a", b"1"), Sent(None, b"x" * 500, NOW_MS - 5), Sent(b"c", None, NOW_MS + 300_000))
 
@@ -33,12 +39,12 @@ def test_records_are_read_with_every_codec(codec: Codec) -> None:
 
 
 def test_record_lengths_are_checked() -> None:
-    check_lengths(RecordBatch(batch(*THREE)))
-    check_lengths(RecordBatch(batch(Sent(b"k", b"x" * 100_000))))
+    _check_lengths(RecordBatch(batch(*THREE)))
+    _check_lengths(RecordBatch(batch(Sent(b"k", b"x" * 100_000))))
     whole = decompress_records(RecordBatch(batch(*THREE)))
     for payload in (whole[:-1], whole + b"\0", b"", b"\xff\xff", whole[:20]):
         with pytest.raises(WireError):
-            check_lengths(RecordBatch(batch(*THREE, payload=payload)))
+            _check_lengths(RecordBatch(batch(*THREE, payload=payload)))
 
 
 def test_damaged_records_raise() -> None:
@@ -66,21 +72,21 @@ def test_varints_are_zigzag() -> None:
 
 def test_find_first_record() -> None:
     made = RecordBatch(batch(*THREE))
-    assert find_first_record(made, NOW_MS - 10, 0) == (NOW_MS, 0)
-    assert find_first_record(made, NOW_MS - 10, 1) == (NOW_MS - 5, 1)
-    assert find_first_record(made, NOW_MS + 1, 0) == (NOW_MS + 300_000, 2)
-    assert find_first_record(made, NOW_MS + 300_001, 0) is None
+    assert complete(find_first_record(made, NOW_MS - 10, 0)) == (NOW_MS, 0)
+    assert complete(find_first_record(made, NOW_MS - 10, 1)) == (NOW_MS - 5, 1)
+    assert complete(find_first_record(made, NOW_MS + 1, 0)) == (NOW_MS + 300_000, 2)
+    assert complete(find_first_record(made, NOW_MS + 300_001, 0)) is None
 
 
 def test_log_append_time_applies_to_every_record() -> None:
     made = RecordBatch(batch(*THREE))
     made.set_log_append_time(NOW_MS + 7)
-    assert find_first_record(made, NOW_MS + 7, 1) == (NOW_MS + 7, 1)
+    assert complete(find_first_record(made, NOW_MS + 7, 1)) == (NOW_MS + 7, 1)
 
 
 def test_find_first_record_in_damaged_batch() -> None:
     made = RecordBatch(batch(*THREE, codec=Codec.GZIP, payload=b"no gzip"))
-    assert find_first_record(made, NOW_MS, 0) == (NOW_MS + 300_000, 0)
+    assert complete(find_first_record(made, NOW_MS, 0)) == (NOW_MS + 300_000, 0)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])

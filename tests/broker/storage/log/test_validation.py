@@ -9,7 +9,7 @@ from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import AppendOrigin
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.records import decompress_records
-from slackwater.broker.storage.log.validation import Rejection
+from slackwater.broker.storage.log.validation import Rejection, validate
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import (
     CONTROL_BIT,
@@ -19,7 +19,7 @@ from slackwater.wire.records.batch import (
     TimestampType,
     complete_batches,
 )
-from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.compression import Codec, compress
 
 from .batches import NOW_MS, Sent, batch, opened, sized
 
@@ -134,3 +134,49 @@ def test_create_time_topic_clears_append_time_bit(tmp_path: Path) -> None:
 def test_coordinator_batches_are_not_validated(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(max_message_bytes=10))
     assert log.append(batch(attributes=CONTROL_BIT), NOW_MS, AppendOrigin.COORDINATOR) == AppendInfo(0, 0, -1, 0)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+@pytest.mark.parametrize("count", [1, 2, 4, 200])
+@pytest.mark.parametrize("config", [LogConfig(), COMPACT], ids=["delete", "compact"])
+def test_false_record_count_of_a_compressed_batch(tmp_path: Path, codec: Codec, count: int, config: LogConfig) -> None:
+    log = opened(tmp_path, config)
+    three = (Sent(b"a"), Sent(b"b", b"longer value"), Sent(b"c"))
+    rejected = log.append(batch(*three, codec=codec, count=count, last_delta=count - 1), NOW_MS)
+    assert isinstance(rejected, Rejection)
+    assert rejected.error is Error.INVALID_RECORD
+    assert isinstance(log.append(batch(*three, codec=codec), NOW_MS), AppendInfo)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_bombs_are_too_large(tmp_path: Path, codec: Codec, policy: str) -> None:
+    config = LogConfig(cleanup_policy=frozenset({policy}), message_max_uncompressed_bytes=3 << 20)
+    log = opened(tmp_path, config)
+    fits = log.append(batch(Sent(b"k", bytes(2 << 20)), codec=codec), NOW_MS)
+    assert isinstance(fits, AppendInfo)
+    rejected = log.append(batch(Sent(b"k", bytes(3 << 20)), codec=codec), NOW_MS)
+    assert rejected == Rejection(
+        Error.MESSAGE_TOO_LARGE,
+        "The records of the batch have more than 3145728 bytes after decompression. "
+        "message.max.uncompressed.bytes is the limit.",
+    )
+
+
+def test_validation_of_many_records_is_interrupted() -> None:
+    count = 100_000
+    payload = (b"".join([b"\x0e\0\0\0\x01\x01\0", b"\x10\0\0\0\x01\x02\0\0"]) * count)[: count * 15 // 2]
+    made = batch(codec=Codec.ZSTD, payload=compress(Codec.ZSTD, payload), count=count, last_delta=count - 1)
+    interruptions = 0
+    for _ in validate(made, LogConfig(), NOW_MS):
+        interruptions += 1
+    assert interruptions > 50
+
+
+def test_large_payload_is_decompressed_in_the_thread() -> None:
+    made = batch(Sent(b"k", bytes(4 << 20)), codec=Codec.GZIP)
+    first = next(validate(made, LogConfig(), NOW_MS))
+    assert callable(first)
+    payload = first()
+    assert isinstance(payload, bytes)
+    assert len(payload) > 4 << 20

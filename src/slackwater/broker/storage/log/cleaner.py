@@ -6,7 +6,7 @@ Invariants:
   deadline is written into the batch (KIP-534), so a restart does not extend it.
 - The last batch of every known producer stays, without records if necessary, because it holds the sequence. The last
   batch of the cleaned range stays as well, because it holds the end offset.
-- A batch that cannot be decoded is copied unchanged.
+- A batch that cannot be decoded, or with more than `MAX_BATCH_RECORDS` records, is copied unchanged.
 
 `plan` decides on the event loop whether a log should be cleaned. `clean` reads closed files and may run in a thread.
 `install` runs on the loop again and puts the new segments in place. Appends, reads and retention continue in between.
@@ -38,8 +38,9 @@ from slackwater.settings import MAX_INT
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch
 
-# Keys held in memory at once; the rest is left for the next run. Kafka's 128 MB dedupe buffer holds about as many.
-MAX_KEYS: Final = 5_000_000
+# Keys held in memory at once, with about 200 bytes each; the rest is left for the next run.
+MAX_KEYS: Final = 1_000_000
+MAX_BATCH_RECORDS: Final = 250_000  # a producer's batch has a few thousand; 7 bytes per record make a bomb
 _WRITE_BYTES: Final = 1 << 20
 
 
@@ -164,10 +165,10 @@ def _newest_offsets(plan: CleaningPlan) -> tuple[dict[bytes, int], int]:
             if len(newest) + batch.record_count > MAX_KEYS and newest:
                 return newest, read_up_to
             read_up_to = batch.last_offset + 1
-            if batch.last_offset < plan.dirty_from or batch.is_control:
+            if batch.last_offset < plan.dirty_from or not _is_cleaned(batch):
                 continue
             try:
-                for record in iter_record_views(batch, decompress_records(batch)):
+                for record in iter_record_views(batch, _decompress(batch, plan)):
                     if record.key is not None:
                         newest[record.key] = batch.base_offset + record.offset_delta
             except WireError:
@@ -231,10 +232,10 @@ def _clean_batch(
     batch: RecordBatch, plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int
 ) -> bytes | memoryview | None:
     """Return the batch unchanged, with fewer records or without records; None if the batch is removed."""
-    if batch.is_control:
+    if not _is_cleaned(batch):
         return batch.data
     try:
-        payload = decompress_records(batch)
+        payload = _decompress(batch, plan)
         records = list(iter_record_views(batch, payload))
     except WireError:
         return batch.data
@@ -250,6 +251,14 @@ def _clean_batch(
     if len(remaining) == len(records) and new_horizon_ms is None:
         return batch.data
     return with_records(batch, payload, remaining, new_horizon_ms)
+
+
+def _is_cleaned(batch: RecordBatch) -> bool:
+    return not batch.is_control and batch.record_count <= MAX_BATCH_RECORDS
+
+
+def _decompress(batch: RecordBatch, plan: CleaningPlan) -> bytes:
+    return decompress_records(batch, plan.config.message_max_uncompressed_bytes)
 
 
 def _is_kept(record: RecordView, base_offset: int, newest: dict[bytes, int], drop_tombstones: bool) -> bool:

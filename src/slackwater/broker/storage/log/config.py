@@ -1,8 +1,8 @@
 """The settings of one log, under Kafka's names and with Kafka's defaults.
 
 Invariants:
-- A field is Kafka's name with underscores: `segment.bytes` is `segment_bytes`. `producer.id.expiration.ms`, a broker
-  setting in Kafka, is included because a log needs it.
+- A field is Kafka's name with underscores: `segment.bytes` is `segment_bytes`. `producer.id.expiration.ms` and
+  `message.max.uncompressed.bytes`, which are settings of the broker, are included because a log needs them.
 - An unusable value raises a `UsageError` that names the setting, the value and the allowed values.
 """
 
@@ -16,6 +16,7 @@ from slackwater.settings import MAX_INT
 from slackwater.wire.records.batch import HEADER_BYTES, TimestampType
 
 LONG_MAX: Final = (1 << 63) - 1
+MAX_UNCOMPRESSED_BYTES: Final = 64 << 20
 _DAY_MS: Final = 86_400_000
 _POLICIES: Final = ("delete", "compact")
 
@@ -37,6 +38,7 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
     max_message_bytes: int = 1_048_588
+    message_max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME

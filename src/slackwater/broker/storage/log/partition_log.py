@@ -23,6 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from slackwater.broker.slices import Sliced, complete
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
@@ -53,6 +54,7 @@ class AppendOrigin(Enum):
     """Who created a batch; batches from clients are validated."""
 
     CLIENT = "client"
+    VALIDATED = "validated"  # from a client, and already validated
     COORDINATOR = "coordinator"  # batches of this process are trusted and have no sequences
 
 
@@ -186,9 +188,12 @@ class PartitionLog:
             message = f"The request has {len(view)} bytes; segment.bytes is {self.config.segment_bytes}."
             return Rejection(Error.RECORD_LIST_TOO_LARGE, message)
         seen: dict[int, ProducerStateEntry] = {}
-        if origin is AppendOrigin.CLIENT:
+        if origin is not AppendOrigin.COORDINATOR:
             for batch in batches:
-                result = rejection(batch, self.config, now_ms) or self._check_producer(pending, seen, batch)
+                result: AppendInfo | Rejection | None = None
+                if origin is AppendOrigin.CLIENT:
+                    result = complete(rejection(batch, self.config, now_ms))
+                result = result or self._check_producer(pending, seen, batch)
                 if result is not None:
                     return result
         count = sum(batch.last_offset_delta + 1 for batch in batches)
@@ -201,7 +206,7 @@ class PartitionLog:
             batch.set_partition_leader_epoch(self.leader_epoch)
             pending.batches.append(BatchWithOffset(batch.size, batch.last_offset, batch.max_timestamp))
             pending.end_offset = batch.last_offset + 1
-            if origin is AppendOrigin.CLIENT and batch.has_producer_id:
+            if origin is not AppendOrigin.COORDINATOR and batch.has_producer_id:
                 self._advance_producer(pending, batch)
         pending.buffers.append(view)
         pending.size += len(view)
@@ -374,41 +379,47 @@ class PartitionLog:
 
         Raises `BrokerError` if a segment is damaged.
         """
+        return complete(self.search_timestamp(timestamp))
+
+    def search_timestamp(self, timestamp: int) -> Sliced[TimestampOffset | None]:
+        """Do the same in slices: it may have to decompress many batches."""
         try:
-            return self._offset_for_timestamp(timestamp)
+            return (yield from self._search_timestamp(timestamp))
         except DamagedSegment as error:
             self._report(error)
             raise BrokerError(Error.CORRUPT_MESSAGE, str(error)) from error
 
-    def _offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+    def _search_timestamp(self, timestamp: int) -> Sliced[TimestampOffset | None]:
         if timestamp >= 0:
-            return self._find_timestamp(timestamp)
+            return (yield from self._find_timestamp(timestamp))
         if timestamp == LATEST:
             return TimestampOffset(NO_TIMESTAMP, self.high_watermark)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
         if timestamp == MAX_TIMESTAMP:
-            return self._newest()
+            return (yield from self._newest())
         # LATEST_TIERED and other timestamps for remote storage, which does not exist here.
         return TimestampOffset(NO_TIMESTAMP, -1)
 
-    def _find_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        for segment in self.segments:
-            position = segment.find_timestamp(timestamp, self.log_start_offset)
+    def _find_timestamp(self, timestamp: int) -> Sliced[TimestampOffset | None]:
+        limit = self.config.message_max_uncompressed_bytes
+        for segment in list(self.segments):  # retention may remove some between two slices
+            position = yield from segment.find_timestamp(timestamp, self.log_start_offset, limit)
             if position is not None:
                 return TimestampOffset(*position)
         return None
 
-    def _newest(self) -> TimestampOffset | None:
+    def _newest(self) -> Sliced[TimestampOffset | None]:
         """Find the first record with the newest timestamp at or after the log start offset."""
         newest = NO_TIMESTAMP
-        for segment in self.segments:
+        limit = self.config.message_max_uncompressed_bytes
+        for segment in list(self.segments):
             if segment.base_offset >= self.log_start_offset:
                 newest = max(newest, segment.max_timestamp)
             elif segment.max_timestamp > newest:
-                while (newer := segment.find_timestamp(newest + 1, self.log_start_offset)) is not None:
+                while newer := (yield from segment.find_timestamp(newest + 1, self.log_start_offset, limit)):
                     newest = newer[0]
-        return self._find_timestamp(newest) if newest >= 0 else None
+        return (yield from self._find_timestamp(newest)) if newest >= 0 else None
 
     # Deleting
 

@@ -1,8 +1,10 @@
 """Access to the records inside a batch, where a log needs it.
 
 Invariants:
-- A broker does not decompress what it stores. It reads records only to check lengths on arrival, to compact by key, and
-  to find an offset by timestamp.
+- A broker stores batches as they arrive. It reads records only to count them on arrival, to compact by key, and to find
+  an offset by timestamp.
+- Nothing decompresses to more than its limit (`message.max.uncompressed.bytes`). On the event loop, more than
+  `_MAX_LOOP_BYTES` are decompressed in the thread, and many records are read in slices.
 - Bytes that are not records raise `WireError`.
 - A batch that loses records keeps its base offset and last offset delta, and with them its producer's sequences.
 
@@ -12,8 +14,11 @@ value (length as a varint, -1 for null) and headers. Varints are zigzag: the low
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
+from slackwater.broker.slices import Sliced
+from slackwater.broker.storage.log.config import MAX_UNCOMPRESSED_BYTES
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import (
     DELETE_HORIZON_BIT,
@@ -24,12 +29,14 @@ from slackwater.wire.records.batch import (
     RecordBatch,
     TimestampType,
 )
-from slackwater.wire.records.compression import Buffer, compress, decompress
+from slackwater.wire.records.compression import Buffer, Codec, LimitExceeded, compress, decompress
 from slackwater.wire.records.crc import crc32c
 
 _CRC_AT: Final = 17
 _CRC_ENDS_AT: Final = 21
 _RUN: Final = 64  # records whose lengths are compared at once
+_MAX_LOOP_BYTES: Final = 1 << 20
+_SLICE_RECORDS: Final = 1000  # a slice ends after this many records, or runs of records
 
 
 class RecordView(NamedTuple):
@@ -44,9 +51,30 @@ class RecordView(NamedTuple):
     has_value: bool
 
 
-def decompress_records(batch: RecordBatch) -> bytes:
-    """Return the decompressed payload of a batch."""
-    return bytes(decompress(batch.codec, batch.payload))
+class TooLarge(WireError):
+    """The records of a batch have more bytes than the limit."""
+
+
+def decompress_records(batch: RecordBatch, limit: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
+    """Return the decompressed payload of a batch; raise `TooLarge` if it has more than `limit` bytes."""
+    try:
+        payload = decompress(batch.codec, batch.payload, limit)
+    except LimitExceeded as error:
+        raise TooLarge(f"The records of the batch have more than {limit} bytes after decompression.") from error
+    return bytes(payload)
+
+
+def decompress_in_slices(batch: RecordBatch, limit: int) -> Sliced[bytes]:
+    """Do the same on the event loop; a large payload is decompressed in the thread."""
+    if batch.codec is Codec.NONE:
+        return bytes(batch.payload)
+    try:
+        return decompress_records(batch, min(limit, _MAX_LOOP_BYTES))
+    except TooLarge:
+        if limit <= _MAX_LOOP_BYTES:
+            raise
+    payload: bytes = yield partial(decompress_records, batch, limit)
+    return payload
 
 
 def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView]:
@@ -73,17 +101,19 @@ def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView
         raise batch.error(f"{len(payload) - at} bytes follow its {batch.record_count} records")
 
 
-def check_lengths(batch: RecordBatch) -> None:
-    """Raise `WireError` unless an uncompressed payload has the number of records in its header.
+def check_lengths(batch: RecordBatch, payload: bytes) -> Sliced[None]:
+    """Raise `WireError` unless a decompressed payload has the number of records in its header.
 
     This runs for every produced record, so it reads only lengths. Neighbouring records often have the same length; then
     the lengths of many are compared at once.
     """
-    payload = bytes(batch.payload)  # a copy is cheaper than reading a memoryview byte by byte
     total = len(payload)
-    at = size = 0
+    at = size = steps = 0
     left = batch.record_count
     while left:
+        steps += 1
+        if not steps % _SLICE_RECORDS:
+            yield
         start, previous_size = at, size
         if at >= total:
             raise batch.error(f"its header has {batch.record_count} records, the payload {batch.record_count - left}")
@@ -125,13 +155,18 @@ def timestamp_of(batch: RecordBatch, record: RecordView) -> int:
     return batch.base_timestamp + record.timestamp_delta
 
 
-def find_first_record(batch: RecordBatch, timestamp: int, offset: int) -> tuple[int, int] | None:
+def find_first_record(
+    batch: RecordBatch, timestamp: int, offset: int, limit: int = MAX_UNCOMPRESSED_BYTES
+) -> Sliced[tuple[int, int] | None]:
     """The timestamp and offset of the first record at or after both, or None.
 
     If the records cannot be decompressed, return the values of the batch.
     """
     try:
-        for record in iter_record_views(batch, decompress_records(batch)):
+        payload = yield from decompress_in_slices(batch, limit)
+        for number, record in enumerate(iter_record_views(batch, payload)):
+            if not number % _SLICE_RECORDS:
+                yield
             at = batch.base_offset + record.offset_delta
             if at >= offset and (record_timestamp := timestamp_of(batch, record)) >= timestamp:
                 return record_timestamp, at

@@ -17,13 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
+from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.batch_headers import (
     BatchPosition,
     DamagedSegment,
     first_batch_size,
     iter_batch_headers,
 )
-from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.config import MAX_UNCOMPRESSED_BYTES, LogConfig
 from slackwater.broker.storage.log.files import (
     LOG,
     OFFSET_INDEX,
@@ -315,14 +316,19 @@ class Segment:
             del self._cached_reads[next(iter(self._cached_reads))]
         self._cached_reads[offset] = position
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int] | None:
-        """Return timestamp and offset of the first record at or after both arguments, or None."""
+    def find_timestamp(
+        self, timestamp: int, start_offset: int, limit: int = MAX_UNCOMPRESSED_BYTES
+    ) -> Sliced[tuple[int, int] | None]:
+        """Return timestamp and offset of the first record at or after both arguments, or None.
+
+        A batch that decompresses to more than `limit` bytes counts as one record.
+        """
         if self.max_timestamp < timestamp:
             return None
         from_offset = max(self.time_index.relative_offset(timestamp), start_offset - self.base_offset)
         for header in self.iter_headers(self.offset_index.position(from_offset)):
             if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                match = find_first_record(self.batch(header), timestamp, start_offset)
+                match = yield from find_first_record(self.batch(header), timestamp, start_offset, limit)
                 if match is not None:
                     return match
         return None

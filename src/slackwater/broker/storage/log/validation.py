@@ -2,15 +2,23 @@
 
 Invariants:
 - Checks run in Kafka's order: size, checksum, content.
-- Records are read only where it is necessary: lengths of uncompressed batches always, keys if the topic is compacted,
-  timestamps if a limit is set that needs more than the header. Kafka decompresses every compressed batch to count its
-  records; here a batch with a valid header, checksum and sequence is stored.
+- The records of every batch are counted, as in Kafka; compressed ones are decompressed for that, up to
+  `message.max.uncompressed.bytes`. More is read only where it is necessary: keys if the topic is compacted, timestamps
+  if a limit is set that needs more than the header.
+- Validation is work in slices: a small batch may decompress to many records.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.config import LONG_MAX, LogConfig
-from slackwater.broker.storage.log.records import check_lengths, decompress_records, iter_record_views, timestamp_of
+from slackwater.broker.storage.log.records import (
+    TooLarge,
+    check_lengths,
+    decompress_in_slices,
+    iter_record_views,
+    timestamp_of,
+)
 from slackwater.group.errors import Error
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import (
@@ -21,7 +29,10 @@ from slackwater.wire.records.batch import (
     check_batch,
     complete_batches,
 )
-from slackwater.wire.records.compression import Buffer, Codec
+from slackwater.wire.records.compression import Buffer
+
+_SLICE_RECORDS: Final = 1000
+_MAX_REPORTED_RECORDS: Final = 10_000  # of invalid records in the response; more cannot be listed
 
 
 class Rejection(NamedTuple):
@@ -45,7 +56,18 @@ def split(buffer: Buffer) -> list[RecordBatch] | Rejection:
     return batches
 
 
-def rejection(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
+def validate(buffer: Buffer, config: LogConfig, now_ms: int) -> Sliced[Rejection | None]:
+    """Return why a client must not append these batches, or None."""
+    batches = split(buffer)
+    if isinstance(batches, Rejection):
+        return batches
+    for batch in batches:
+        if rejected := (yield from rejection(batch, config, now_ms)):
+            return rejected
+    return None
+
+
+def rejection(batch: RecordBatch, config: LogConfig, now_ms: int) -> Sliced[Rejection | None]:
     """Return why a client must not append this batch, or None."""
     if batch.size > config.max_message_bytes:
         return Rejection(
@@ -65,7 +87,7 @@ def rejection(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection |
         )
     if rejected := _check_timestamp(batch, config, now_ms):
         return rejected
-    return _check_records(batch, config, now_ms)
+    return (yield from _check_records(batch, config, now_ms))
 
 
 def _header_problem(batch: RecordBatch) -> str | None:
@@ -93,18 +115,20 @@ def _check_timestamp(batch: RecordBatch, config: LogConfig, now_ms: int) -> Reje
     return None
 
 
-def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Rejection | None:
+def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Sliced[Rejection | None]:
     before_ms = LONG_MAX
     if config.message_timestamp_type is TimestampType.CREATE_TIME:
         before_ms = config.message_timestamp_before_max_ms
     try:
+        payload = yield from decompress_in_slices(batch, config.message_max_uncompressed_bytes)
         if not config.compacts and before_ms == LONG_MAX:
-            if batch.codec is Codec.NONE:
-                check_lengths(batch)
+            yield from check_lengths(batch, payload)
             return None
         without_key: list[int] = []
         late: list[tuple[int, int]] = []
-        for number, record in enumerate(iter_record_views(batch, decompress_records(batch))):
+        for number, record in enumerate(iter_record_views(batch, payload)):
+            if not number % _SLICE_RECORDS:
+                yield
             if record.offset_delta != number:
                 return Rejection(Error.INVALID_RECORD, f"Record {number} has offset delta {record.offset_delta}.")
             if config.compacts and record.key is None:
@@ -112,6 +136,10 @@ def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Reject
             timestamp = timestamp_of(batch, record)
             if timestamp != NO_TIMESTAMP and now_ms - timestamp > before_ms:
                 late.append((number, timestamp))
+            if len(without_key) + len(late) >= _MAX_REPORTED_RECORDS:
+                break
+    except TooLarge as error:
+        return Rejection(Error.MESSAGE_TOO_LARGE, f"{error} message.max.uncompressed.bytes is the limit.")
     except WireError as error:
         return Rejection(Error.INVALID_RECORD, str(error))
     if late:

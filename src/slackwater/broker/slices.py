@@ -1,0 +1,142 @@
+"""Long work on the event loop, in slices, so that the loop reads the sockets in between.
+
+Work is a generator. It yields None where it may be interrupted, at least every few milliseconds, and it yields a
+function to have it called in a thread and to get its result.
+
+Invariants:
+- All work together takes at most `SLICE_S` of one iteration of the event loop.
+- Work starts at once if there is time left in this iteration, so short work takes no extra iteration. Otherwise it
+  waits; waiting work takes turns.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from time import perf_counter
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Sliced: TypeAlias = Generator[Callable[[], object] | None, Any, T]
+
+SLICE_S: Final = 0.02
+
+
+class RunInThread(Protocol):
+    """Runs blocking work in a thread and then calls `done` on the loop."""
+
+    def __call__(self, work: Callable[[], None], done: Callable[[], object]) -> None:
+        """Start the work."""
+        ...
+
+
+def complete(work: Sliced[T]) -> T:
+    """Do the work now, without interruption."""
+    try:
+        function = next(work)
+        while True:
+            try:
+                result = function() if function is not None else None
+            except Exception as error:
+                function = work.throw(error)
+            else:
+                function = work.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+class Slices:
+    """The long work of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, in_thread: RunInThread) -> None:
+        self._loop = loop
+        self._in_thread = in_thread
+        self._waiting: deque[_Work] = deque()
+        self._is_scheduled = False
+        self._deadline = 0.0  # of the work in this iteration
+
+    def run(
+        self,
+        work: Sliced[None],
+        on_error: Callable[[Exception], None],
+        *,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Start work; returns whether it is done.
+
+        `on_error` gets an exception that the work raises. Work that is cancelled ends with its slice.
+        """
+        if not self._is_scheduled:
+            self._schedule()
+        started = _Work(work, on_error, is_cancelled)
+        if self._waiting or perf_counter() > self._deadline:
+            self._waiting.append(started)
+            return False
+        return self._continue(started)
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        self._deadline = perf_counter() + SLICE_S
+        self._loop.call_soon(self._run_waiting)
+
+    def _run_waiting(self) -> None:
+        self._is_scheduled = False
+        if not self._waiting:
+            return
+        self._schedule()
+        while self._waiting and perf_counter() <= self._deadline:
+            work = self._waiting.popleft()
+            if work.is_cancelled():
+                work.generator.close()
+            else:
+                self._continue(work)
+
+    def _continue(self, work: "_Work") -> bool:
+        """Continue work until it is done, waits for the thread, or the slice ends; returns whether it is done."""
+        send = work.generator.send
+        try:
+            if isinstance(work.result, Exception):
+                function = work.generator.throw(work.result)
+            else:
+                function = send(work.result)
+            while function is None:
+                if perf_counter() > self._deadline:
+                    work.result = None
+                    self._waiting.append(work)
+                    return False
+                function = send(None)
+        except StopIteration:
+            return True
+        except Exception as error:
+            work.on_error(error)
+            return True
+        self._call_in_thread(work, function)
+        return False
+
+    def _call_in_thread(self, work: "_Work", function: Callable[[], object]) -> None:
+        def call() -> None:
+            try:
+                work.result = function()
+            except Exception as error:
+                work.result = error
+
+        def done() -> None:
+            self._waiting.append(work)
+            if not self._is_scheduled:
+                self._schedule()
+
+        self._in_thread(call, done)
+
+
+class _Work:
+    """One piece of work; `result` is that of the function it has yielded last."""
+
+    __slots__ = ("generator", "is_cancelled", "on_error", "result")
+
+    def __init__(
+        self, generator: Sliced[None], on_error: Callable[[Exception], None], is_cancelled: Callable[[], bool]
+    ) -> None:
+        self.generator = generator
+        self.on_error = on_error
+        self.is_cancelled = is_cancelled
+        self.result: object = None
