@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from slackwater.broker.connection import Connection, RequestContext
+from slackwater.broker.request_memory import RequestMemory
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -23,6 +24,7 @@ class FakeHandler:
     def __init__(self, max_queued_requests: int = 100, *, is_full: bool = False) -> None:
         self.max_request_bytes = 1_000
         self.max_queued_requests = max_queued_requests
+        self.request_memory = RequestMemory(asyncio.get_running_loop(), -1)
         self.is_full = is_full
         self.requests: list[RequestContext] = []
         self.errors: list[WireError] = []

@@ -248,17 +248,16 @@ def test_silent_http_client_is_closed(tmp_path: Path, monkeypatch: pytest.Monkey
     _with_page(tmp_path, scenario)
 
 
-def test_http_clients_above_the_limit_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_page, "MAX_CONNECTIONS", 1)
-
+def test_silent_visitors_do_not_lock_out_a_scrape(tmp_path: Path) -> None:
     async def scenario(server: Server, page: MetricsPage) -> None:
-        _, first = await asyncio.open_connection("127.0.0.1", page.port)
-        reader, second = await asyncio.open_connection("127.0.0.1", page.port)
+        visitors = [await asyncio.open_connection("127.0.0.1", page.port) for _ in range(metrics_page.MAX_CONNECTIONS)]
+        for _ in range(3):
+            assert "slackwater_connections" in await _scrape(page)
         async with asyncio.timeout(DEADLINE_S):
             with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-                await reader.readexactly(1)
-        first.close()
-        second.close()
+                await visitors[0][0].readexactly(1)
+        for _, writer in visitors:
+            writer.close()
 
     _with_page(tmp_path, scenario)
 

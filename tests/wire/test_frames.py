@@ -1,5 +1,6 @@
 """Frames: sizes, partial reads and limits."""
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -48,6 +49,20 @@ def test_large_frame_in_many_pieces() -> None:
     stream = frame(bytes(1_000_000)) + frame(b"next")
     frames = [body for at in range(0, len(stream), 64_000) for body in reader.feed(stream[at : at + 64_000])]
     assert frames == [bytes(1_000_000), b"next"]
+
+
+def test_many_small_pieces_take_little_memory() -> None:
+    reader = FrameReader()
+    stream = frame(random_bytes := Random(1).randbytes(500_000))
+    tracemalloc.start()
+    try:
+        frames = [body for at in range(len(stream) - 1) for body in reader.feed(stream[at : at + 1])]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert frames == []
+    assert peak < 2_000_000
+    assert reader.feed(stream[-1:]) == [random_bytes]
 
 
 @pytest.mark.parametrize("seed", range(50))

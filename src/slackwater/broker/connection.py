@@ -8,7 +8,8 @@ Invariants:
   in one write.
 - A malformed frame closes this connection and no other. Responses to earlier requests are sent first.
 - Everything is bounded: the size of a frame, the number and the bytes of queued requests, and the bytes of unsent
-  responses. The socket is not read while a limit is exceeded. Only a Produce request may be larger than
+  responses. So is the memory of the requests of all connections (`request_memory`). The socket is not read while a
+  limit is exceeded. Only a Produce request may be larger than
   `MAX_BYTES_WITHOUT_RECORDS`, by its records.
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Final, Protocol, cast
 
+from slackwater.broker.request_memory import MIN_HELD_BYTES, RequestMemory
 from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from slackwater.wire.encoder_generator import Piece
 from slackwater.wire.errors import WireError
@@ -77,6 +79,7 @@ class ConnectionHandler(Protocol):
 
     max_request_bytes: int
     max_queued_requests: int
+    request_memory: RequestMemory
 
     def connection_opened(self, connection: "Connection") -> bool:
         """Register a new connection; False rejects it."""
@@ -115,6 +118,8 @@ class Connection(asyncio.Protocol):
         self._frames = FrameReader(handler.max_request_bytes)
         self._queue: deque[bytes] = deque()  # frames of requests that have not started
         self._queued_bytes = 0
+        self._processed_bytes = 0  # of large requests in progress
+        self._held_bytes = 0  # as reported to the request memory
         self._in_progress: deque[RequestContext] = deque()  # in the order of the requests
         self._without_response = 0  # how many of those in progress have no response yet
         self._last_api = b""  # API key of the request that started last
@@ -154,6 +159,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._queue.clear()
         self._in_progress.clear()
+        self._handler.request_memory.hold(self, 0)
         self._handler.connection_closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -193,7 +199,9 @@ class Connection(asyncio.Protocol):
                 self._last_api = api
                 if size < MIN_LARGE_BYTES:
                     self._handler.handle(context, request)
-                elif self._handler.handle_large(context, request):
+                    continue
+                self._processed_bytes += size
+                if self._handler.handle_large(context, request):
                     self.stop_pipelining()
             except WireError as error:
                 self._close_malformed(error)
@@ -234,9 +242,11 @@ class Connection(asyncio.Protocol):
             self._unsent_bytes -= sum(map(len, pieces))
             if self._transport is not None and pieces:
                 self._transport.writelines(pieces)
+        if not in_progress:
+            self._processed_bytes = 0
         if self._queue:
             self._process_queue()
-        elif not self._is_reading:
+        elif not self._is_reading or self._held_bytes:
             self._pause_or_resume_reading()
 
     def pause_writing(self) -> None:
@@ -250,11 +260,27 @@ class Connection(asyncio.Protocol):
         self.last_received_at = monotonic()
         self.flush()
 
+    @property
+    def has_incomplete_request(self) -> bool:
+        """Whether a part of a request has arrived."""
+        return self._frames.stored_bytes > 0
+
+    def memory_changed(self) -> None:
+        """Read again, if the request memory allows it."""
+        self._pause_or_resume_reading()
+
     def _pause_or_resume_reading(self) -> None:
+        held_bytes = self._frames.stored_bytes + self._queued_bytes + self._processed_bytes
+        if held_bytes > MIN_HELD_BYTES or self._held_bytes:
+            held_bytes = held_bytes if held_bytes > MIN_HELD_BYTES else 0
+            if held_bytes != self._held_bytes and self._transport is not None:
+                self._held_bytes = held_bytes
+                self._handler.request_memory.hold(self, held_bytes)
         should_read = (
             not self.is_write_blocked
             and self._queued_bytes <= MAX_QUEUED_BYTES
             and len(self._in_progress) + len(self._queue) < self._handler.max_queued_requests
+            and (not self._held_bytes or self._handler.request_memory.may_read(self))
         )
         transport = self._transport
         if should_read == self._is_reading or transport is None or transport.is_closing():

@@ -2,7 +2,8 @@
 
 Invariants:
 - The page runs on the broker's event loop, so all values of one page are from the same moment.
-- One request per connection, with limits on size, time and number. Only GET and HEAD of /metrics are supported.
+- One request per connection, with limits on size, time and number. A new connection beyond the limit closes the oldest
+  one, so silent visitors do not lock out a scrape. Only GET and HEAD of /metrics are supported.
 - Names start with `slackwater_` and end with their unit. Counters exist from the start, with value 0.
 """
 
@@ -207,7 +208,7 @@ class MetricsPage:
     def __init__(self, server: Server) -> None:
         self._collector = BrokerCollector(server)
         self._server: asyncio.Server | None = None
-        self._connections: set[_PageConnection] = set()
+        self._connections: dict[_PageConnection, None] = {}  # the oldest first
 
     @property
     def port(self) -> int:
@@ -238,7 +239,7 @@ class MetricsPage:
 class _PageConnection(asyncio.Protocol):
     """One HTTP connection with one request."""
 
-    def __init__(self, connections: "set[_PageConnection]", page: Callable[[], bytes]) -> None:
+    def __init__(self, connections: "dict[_PageConnection, None]", page: Callable[[], bytes]) -> None:
         self._connections = connections
         self._page = page
         self._head = b""
@@ -248,14 +249,15 @@ class _PageConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._connections.add(self)
+        self._connections[self] = None
         if len(self._connections) > MAX_CONNECTIONS:
-            self.abort()
-            return
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.abort()
         self._deadline = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.discard(self)
+        self._connections.pop(self, None)
         self._transport = None
         if self._deadline is not None:
             self._deadline.cancel()

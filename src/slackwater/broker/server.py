@@ -32,6 +32,7 @@ from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.handlers import SUPPORTED_APIS, Handler, load
 from slackwater.broker.large_requests import PartialHandling, find_split
 from slackwater.broker.maintenance import Maintenance
+from slackwater.broker.request_memory import RequestMemory
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.clock import AnchoredClock, Clock, ManualClock, WallClock
 from slackwater.group.errors import Error, UsageError
@@ -70,6 +71,7 @@ class Server:
         self._apis = {api.key: api for api in SUPPORTED_APIS}
         self.max_request_bytes = settings.number("socket.request.max.bytes")
         self.max_queued_requests = settings.number("queued.max.requests")
+        self.request_memory = RequestMemory(self._loop, settings.number("queued.max.request.bytes"))
         self.settings = settings
         raise_open_files_limit()  # the logs of a directory may need more descriptors than the default limit
         opened = DataDirectory.open(directory, new_cluster_id(), settings.number("node.id"))

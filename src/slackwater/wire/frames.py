@@ -5,7 +5,8 @@ Invariants:
 - Bytes arrive in pieces of any size; complete frames come out in order.
 - `feed` returns the frames before a rejected size, so that they can be processed. `size_error` then contains the
   reason, and the next call raises, because the position in the stream is lost.
-- The pieces of an incomplete frame are joined once, when the frame is complete.
+- The pieces of an incomplete frame are joined once, when the frame is complete. Only many small pieces are joined
+  earlier: an object of one byte takes more than 40.
 """
 
 import struct
@@ -16,25 +17,38 @@ from slackwater.wire.errors import WireError
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 """The default of Kafka's `socket.request.max.bytes`."""
 _SIZE: Final = struct.Struct(">i")
+_SMALL_BYTES: Final = 1024
+_MAX_SMALL_PIECES: Final = 1024
 
 
 class FrameReader:
     """Splits the bytes of one connection into frames without their sizes."""
 
-    __slots__ = ("_has_size", "_needed_bytes", "_pieces", "_stored_bytes", "max_bytes", "size_error")
+    __slots__ = (
+        "_has_size",
+        "_joined_pieces",
+        "_needed_bytes",
+        "_pieces",
+        "_small_pieces",
+        "max_bytes",
+        "size_error",
+        "stored_bytes",
+    )
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_bytes = max_bytes
         self.size_error = ""
         self._pieces: list[bytes] = []
-        self._stored_bytes = 0  # of the pieces
+        self._joined_pieces = 0  # how many of them, at the start, have been joined from small ones
+        self._small_pieces = 0  # after those
+        self.stored_bytes = 0  # of the pieces of an incomplete frame
         self._needed_bytes = 0  # the incomplete frame continues when this many bytes are stored; 0 at a boundary
         self._has_size = False  # whether the size of the incomplete frame has been read
 
     @property
     def pending_bytes(self) -> int:
         """The bytes of an incomplete frame that have arrived; 0 at a frame boundary."""
-        return self._stored_bytes + (_SIZE.size if self._has_size else 0)
+        return self.stored_bytes + (_SIZE.size if self._has_size else 0)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the frames that these bytes complete."""
@@ -42,12 +56,15 @@ class FrameReader:
         frames: list[bytes] = []
         if self._needed_bytes:
             self._pieces.append(data)
-            self._stored_bytes += len(data)
-            if self._stored_bytes < self._needed_bytes:
+            self.stored_bytes += len(data)
+            if self.stored_bytes < self._needed_bytes:
+                if len(data) < _SMALL_BYTES:
+                    self._join_small_pieces()
                 return frames
             data = b"".join(self._pieces)
             self._pieces.clear()
-            self._stored_bytes = 0
+            self._joined_pieces = self._small_pieces = 0
+            self.stored_bytes = 0
             if self._has_size:
                 # A large frame usually arrives alone; then `data` is the frame and is not copied again.
                 at = self._needed_bytes
@@ -74,9 +91,16 @@ class FrameReader:
             raise WireError(self.size_error)
         return frames
 
+    def _join_small_pieces(self) -> None:
+        self._small_pieces += 1
+        if self._small_pieces == _MAX_SMALL_PIECES:
+            self._pieces[self._joined_pieces :] = [b"".join(self._pieces[self._joined_pieces :])]
+            self._joined_pieces += 1
+            self._small_pieces = 0
+
     def _store(self, piece: bytes, needed_bytes: int) -> None:
         self._needed_bytes = needed_bytes
-        self._stored_bytes = len(piece)
+        self.stored_bytes = len(piece)
         if piece:
             self._pieces.append(piece)
 

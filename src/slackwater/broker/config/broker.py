@@ -80,6 +80,12 @@ _BROKER_ONLY: Final = (
     long_setting("connections.max.idle.ms", 600_000, "The time after which an idle connection is closed.", low=1),
     int_setting("socket.request.max.bytes", 104_857_600, "The maximum size of a request.", low=1),
     int_setting("queued.max.requests", 500, "How many requests of one connection may wait for a response.", low=1),
+    long_setting(
+        "queued.max.request.bytes",
+        67_108_864,
+        "The memory of the requests of all connections; above it, only one large request is read. -1: no limit.",
+        low=-1,
+    ),
     int_setting("fetch.max.bytes", 57_671_680, "The maximum size of a fetch response.", low=1024),
     int_setting(
         "max.request.partition.size.limit",

@@ -68,7 +68,6 @@ IGNORED_SETTINGS: Final = (
     "principal.",
     "process.roles",
     "producer.purgatory.",
-    "queued.max.request.bytes",
     "quota.",
     "remote.",
     "replica.",
