@@ -5,7 +5,7 @@ as possible. Arrays around it have one element.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from slackwater.broker.handlers import SUPPORTED_APIS
@@ -42,9 +42,11 @@ class HostileRequest:
         return f"{self.api.name} v{self.version} {self.array}"
 
 
-def hostile_requests(count: int, values: Values = MINIMAL, *, all_versions: bool = False) -> Iterator[HostileRequest]:
+def hostile_requests(
+    count: int, values: Values = MINIMAL, *, all_versions: bool = False, only: Collection[Api] = SUPPORTED_APIS
+) -> Iterator[HostileRequest]:
     """Generate a request with `count` elements for every array of every API, in the newest or in all versions."""
-    for api in SUPPORTED_APIS:
+    for api in only:
         versions = range(api.min_version, api.max_version + 1) if all_versions else [api.latest_stable]
         for version in versions:
             for array in arrays(layout(request_type(api), version)):

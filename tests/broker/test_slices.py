@@ -2,38 +2,49 @@
 
 import asyncio
 from collections.abc import Callable
-from time import perf_counter
 
 import pytest
 
 from slackwater.broker.slices import SLICE_S, Sliced, Slices, complete
 
 
-def _slices() -> Slices:
+class FakeClock:
+    """Seconds that pass only while work is done."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def busy(self, seconds: float, log: list[str], name: str) -> Sliced[None]:
+        """Work that takes some time and may be interrupted every millisecond."""
+        end = self.seconds + seconds
+        while self.seconds < end:
+            self.seconds += 0.001
+            yield
+        log.append(name)
+
+
+def _slices(clock: FakeClock) -> Slices:
     loop = asyncio.get_running_loop()
 
     def in_thread(work: Callable[[], None], done: Callable[[], object]) -> None:
         future = loop.run_in_executor(None, work)
         future.add_done_callback(lambda _: done())
 
-    return Slices(loop, in_thread)
+    return Slices(loop, in_thread, now=clock.now)
 
 
 def _fail(error: Exception) -> None:
     raise AssertionError from error
 
 
-def _busy(seconds: float, log: list[str], name: str) -> Sliced[None]:
-    end = perf_counter() + seconds
-    while perf_counter() < end:
-        yield
-    log.append(name)
-
-
 def test_short_work_is_done_at_once() -> None:
     async def run() -> None:
         log: list[str] = []
-        assert _slices().run(_busy(0, log, "short"), _fail)
+        clock = FakeClock()
+        assert _slices(clock).run(clock.busy(0, log, "short"), _fail)
         assert log == ["short"]
 
     asyncio.run(run())
@@ -43,9 +54,10 @@ def test_other_callbacks_run_between_slices() -> None:
     async def run() -> None:
         log: list[str] = []
         turns = 0
-        slices = _slices()
-        assert not slices.run(_busy(5 * SLICE_S, log, "long"), _fail)
-        assert not slices.run(_busy(0, log, "short"), _fail)
+        clock = FakeClock()
+        slices = _slices(clock)
+        assert not slices.run(clock.busy(5 * SLICE_S, log, "long"), _fail)
+        assert not slices.run(clock.busy(0, log, "short"), _fail)
         async with asyncio.timeout(20):
             while "long" not in log:
                 turns += 1
@@ -69,7 +81,7 @@ def test_results_and_errors_of_the_thread_return_to_the_work() -> None:
 
     async def run() -> None:
         log: list[object] = []
-        assert not _slices().run(work(log), _fail)
+        assert not _slices(FakeClock()).run(work(log), _fail)
         async with asyncio.timeout(20):
             while len(log) < 2:
                 await asyncio.sleep(0.001)
@@ -88,7 +100,7 @@ def test_an_error_of_the_work_is_reported() -> None:
 
     async def run() -> None:
         errors: list[Exception] = []
-        assert _slices().run(work(), errors.append)
+        assert _slices(FakeClock()).run(work(), errors.append)
         assert [str(error) for error in errors] == ["wrong"]
 
     asyncio.run(run())
@@ -99,11 +111,12 @@ def test_an_error_of_the_work_is_reported() -> None:
 def test_cancelled_work_ends() -> None:
     async def run() -> None:
         log: list[str] = []
-        slices = _slices()
-        assert not slices.run(_busy(1_000, log, "endless"), _fail, is_cancelled=lambda: True)
+        clock = FakeClock()
+        slices = _slices(clock)
+        assert not slices.run(clock.busy(1_000, log, "endless"), _fail, is_cancelled=lambda: True)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert slices.run(_busy(0, log, "next"), _fail)
+        assert slices.run(clock.busy(0, log, "next"), _fail)
         assert log == ["next"]
 
     asyncio.run(run())

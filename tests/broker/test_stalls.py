@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
-import struct
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,65 +15,15 @@ from slackwater.broker.handlers import Handler
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.wire.apis import LIST_GROUPS
-from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from slackwater.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from slackwater.wire.request_response import decode_response, encode_request
-from slackwater.wire.schema import Request, Response
 
+from .blocking_member import BlockingMember
 from .broker_process import BrokerProcess
 from .server_client import Client
 
 SESSION_MS = 400
 STALL_S = 1.0
 SETTINGS = {"group.min.session.timeout.ms": "1", "group.initial.rebalance.delay.ms": "0"}
-
-
-class Member:
-    """The only member of a group, on a blocking socket."""
-
-    def __init__(self, port: int, group: str, session_ms: int = SESSION_MS) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
-        self._group = group
-        protocols = [JoinGroupRequestProtocol("range", b"")]
-        joined: Any = self.request(
-            JoinGroupRequest(group, session_ms, 10_000, protocol_type="consumer", protocols=protocols),
-            JoinGroupResponse,
-            3,
-        )
-        self.member_id, self._generation = joined.member_id, joined.generation_id
-        self.request(SyncGroupRequest(group, self._generation, self.member_id), SyncGroupResponse, 3)
-
-    def request(self, request: Request, kind: type[Response], version: int) -> Response:
-        self.send(request, version)
-        return self.receive(kind, version)
-
-    def send(self, request: Request, version: int) -> None:
-        self._socket.sendall(encode_request(request, version, 1, "member"))
-
-    def receive(self, kind: type[Response], version: int) -> Response:
-        (size,) = struct.unpack(">i", self._read(4))
-        return decode_response(kind, version, self._read(size))[1]
-
-    def send_heartbeat(self) -> None:
-        self.send(HeartbeatRequest(self._group, self._generation, self.member_id), 3)
-
-    def heartbeat_error(self) -> Error:
-        response = self.receive(HeartbeatResponse, 3)
-        assert isinstance(response, HeartbeatResponse)
-        return Error(response.error_code)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            assert piece
-            data += piece
-        return data
 
 
 def _with_uvloop(directory: Path, scenario: Callable[[Server], Awaitable[None]]) -> None:
@@ -93,7 +41,9 @@ def _with_uvloop(directory: Path, scenario: Callable[[Server], Awaitable[None]])
 
 def test_heartbeat_that_arrives_during_a_long_callback_counts(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
-        members = [await asyncio.to_thread(Member, server.port, f"g{number}") for number in range(3)]
+        members = [
+            await asyncio.to_thread(BlockingMember, server.port, f"g{number}", SESSION_MS) for number in range(3)
+        ]
 
         def stall(broker: Any, context: Any, request: Any) -> None:
             for member in members:
@@ -114,23 +64,22 @@ def test_heartbeat_that_arrives_during_a_long_callback_counts(tmp_path: Path) ->
 
 def test_heartbeats_that_arrive_while_the_process_is_stopped_count(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
-        members = [Member(broker.port, f"g{number}", 1_000) for number in range(20)]
-        for _ in range(3):
-            os.kill(broker.pid, signal.SIGSTOP)
-            try:
-                for member in members:
-                    member.send_heartbeat()
-                time.sleep(1.5)  # the fault: longer than the session
-            finally:
-                os.kill(broker.pid, signal.SIGCONT)
-            assert [member.heartbeat_error() for member in members] == [Error.NONE] * len(members)
+        members = [BlockingMember(broker.port, f"g{number}", 3_000) for number in range(5)]
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            for member in members:
+                member.send_heartbeat()
+            time.sleep(4)  # the fault: longer than the session
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert [member.heartbeat_error() for member in members] == [Error.NONE] * len(members)
         for member in members:
             member.close()
 
 
 def test_a_silent_member_expires_after_a_stall(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
-        member = await asyncio.to_thread(Member, server.port, "g")
+        member = await asyncio.to_thread(BlockingMember, server.port, "g", SESSION_MS)
         server.broker.loop.call_soon(time.sleep, STALL_S)  # the fault
         await asyncio.sleep(0)
         async with asyncio.timeout(20):

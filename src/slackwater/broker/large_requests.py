@@ -160,7 +160,7 @@ def _divide(elements: list[Any], path: list[str], max_elements: int) -> Iterator
     part: list[Any] = []
     size = 0
     for element in elements:
-        weight = 1 + _count(getattr(element, path[0]) or (), path[1:]) if path else 1
+        weight = 1 + _count(getattr(element, path[0]) or [], path[1:]) if path else 1
         if part and size + weight > max_elements:
             yield part, 0
             part, size = [], 0

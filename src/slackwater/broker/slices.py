@@ -48,8 +48,11 @@ def complete(work: Sliced[T]) -> T:
 class Slices:
     """The long work of one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, in_thread: RunInThread) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, in_thread: RunInThread, *, now: Callable[[], float] = perf_counter
+    ) -> None:
         self._loop = loop
+        self._now = now
         self._in_thread = in_thread
         self._waiting: deque[_Work] = deque()
         self._is_scheduled = False
@@ -69,14 +72,14 @@ class Slices:
         if not self._is_scheduled:
             self._schedule()
         started = _Work(work, on_error, is_cancelled)
-        if self._waiting or perf_counter() > self._deadline:
+        if self._waiting or self._now() > self._deadline:
             self._waiting.append(started)
             return False
         return self._continue(started)
 
     def _schedule(self) -> None:
         self._is_scheduled = True
-        self._deadline = perf_counter() + SLICE_S
+        self._deadline = self._now() + SLICE_S
         self._loop.call_soon(self._run_waiting)
 
     def _run_waiting(self) -> None:
@@ -84,7 +87,7 @@ class Slices:
         if not self._waiting:
             return
         self._schedule()
-        while self._waiting and perf_counter() <= self._deadline:
+        while self._waiting and self._now() <= self._deadline:
             work = self._waiting.popleft()
             if work.is_cancelled():
                 work.generator.close()
@@ -100,7 +103,7 @@ class Slices:
             else:
                 function = send(work.result)
             while function is None:
-                if perf_counter() > self._deadline:
+                if self._now() > self._deadline:
                     work.result = None
                     self._waiting.append(work)
                     return False
