@@ -33,6 +33,8 @@ from slackwater.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from slackwater.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from slackwater.wire.schema import Request, Response
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
@@ -147,3 +149,28 @@ def test_repeated_resources_are_described_once(broker: QuietBroker) -> None:
     all_offsets = [OffsetFetchRequestGroup("g", topics=None)] * 3
     fetched = client.request(OffsetFetchRequest(groups=all_offsets), OffsetFetchResponse, 9)
     assert len(fetched.groups) == 1
+
+
+def test_requests_that_cannot_be_divided_are_limited(broker: QuietBroker) -> None:
+    topics = [TopicProduceData("t", partition_data=[])] * 10_001
+    client = broker.connect()
+    client.send(ProduceRequest(acks=1, topic_data=topics), ProduceResponse, 12)
+    assert client.is_closed
+    client = broker.connect()
+    client.send(ProduceRequest(acks=1, topic_data=topics[:10_000]), ProduceResponse, 12)
+    assert not client.is_closed
+
+
+def test_topic_names_of_a_produce_request_are_limited(broker: QuietBroker) -> None:
+    topics = [TopicProduceData("n" * 30_000, partition_data=[])] * 40
+    client = broker.connect()
+    client.send(ProduceRequest(acks=1, topic_data=topics), ProduceResponse, 12)
+    assert client.is_closed
+
+
+def test_requests_without_records_are_limited_in_size(broker: QuietBroker) -> None:
+    client = broker.connect()
+    client.send(
+        SyncGroupRequest("g", assignments=[SyncGroupRequestAssignment("m", bytes(16 << 20))]), SyncGroupResponse
+    )
+    assert client.is_closed

@@ -15,10 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from slackwater.broker.connection import RequestContext
 from slackwater.wire import apis
+from slackwater.wire.errors import WireError
+from slackwater.wire.messages.produce import ProduceRequest
 from slackwater.wire.request_response import RequestHeader
 from slackwater.wire.schema import Request, Response
 
 MAX_ELEMENTS: Final = 2_000
+MAX_NAMES_LENGTH: Final = 1_000_000  # a name has at most 249 characters
 
 
 class Split:
@@ -66,6 +69,14 @@ _SPLITS: Final[dict[int, tuple[Split, ...]]] = {
 }
 
 
+# Requests that cannot be divided, with the elements that they may have; these take about 100 ms.
+_LIMITS: Final[dict[int, tuple[list[str], int]]] = {
+    apis.PRODUCE.key: (["topic_data", "partition_data"], 10_000),
+    apis.FETCH.key: (["topics", "partitions"], 20_000),
+    apis.DESCRIBE_LOG_DIRS.key: (["topics", "partitions"], 20_000),
+}
+
+
 class Part(NamedTuple):
     """A part of a request; the first `continued` levels of its first element continue the part before it."""
 
@@ -74,12 +85,29 @@ class Part(NamedTuple):
 
 
 def find_split(request: Request) -> Split | None:
-    """Return how to divide a request; None if it is small or cannot be divided."""
+    """Return how to divide a request; None if it is small or cannot be divided.
+
+    Raises `WireError` if it cannot be divided and is too large.
+    """
+    if limit := _LIMITS.get(request.API.key):
+        path, max_elements = limit
+        if (count := _count(getattr(request, path[0]) or [], path[1:])) > max_elements:
+            raise WireError(f"{request.API.name} has {count} elements; {max_elements} are allowed.")
+        if isinstance(request, ProduceRequest):
+            _check_names(request)
+        return None
     for split in _SPLITS.get(request.API.key, ()):
         elements = getattr(request, split.request[0])
         if elements and _count(elements, split.request[1:]) > split.max_elements:
             return split
     return None
+
+
+def _check_names(request: ProduceRequest) -> None:
+    """Raise `WireError` if the topic names are too long; only a Produce request may have 100 MB."""
+    length = sum([len(data.name) for data in request.topic_data])
+    if length > MAX_NAMES_LENGTH:
+        raise WireError(f"Produce has topic names of {length} characters; {MAX_NAMES_LENGTH} are allowed.")
 
 
 class PartialHandling:

@@ -14,7 +14,9 @@ from slackwater.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.schema import NO_UUID
+from tests.broker.quiet_broker import QuietBroker
 
 from ..server_client import Client, with_server
 
@@ -168,3 +170,32 @@ def test_offsets_topic_has_its_required_settings(tmp_path: Path) -> None:
         client.close()
 
     with_server(tmp_path, scenario)
+
+
+def test_many_partitions_are_created_in_slices(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        creator, other = broker.connect(), broker.connect()
+        response = creator.send(CreateTopicsRequest([CreatableTopic("big", 500, 1)]), CreateTopicsResponse, 5)
+        heartbeats = 0
+        while (created := response()) is None:
+            heartbeat = other.request(HeartbeatRequest("g", 1, "m"), HeartbeatResponse, 4)
+            assert heartbeat.error_code == Error.UNKNOWN_MEMBER_ID
+            heartbeats += 1
+        assert heartbeats
+        assert (created.topics[0].error_code, created.topics[0].num_partitions) == (Error.NONE, 500)
+        topic = broker.broker.topics.get("big")
+        assert topic is not None
+        assert len(topic.partitions) == 500
+
+
+def test_topic_deleted_during_its_creation(tmp_path: Path) -> None:
+    with QuietBroker(tmp_path) as broker:
+        creator = broker.connect()
+        response = creator.send(CreateTopicsRequest([CreatableTopic("big", 1_000, 1)]), CreateTopicsResponse, 5)
+        topic = broker.broker.topics.get("big")
+        assert topic is not None
+        broker.broker.topics.delete(topic)
+        while (created := response()) is None:
+            broker.run_pending()
+        assert created.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+        assert broker.broker.topics.get("big") is None

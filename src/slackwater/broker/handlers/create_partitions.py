@@ -7,6 +7,9 @@ from collections import Counter
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers import long_requests
+from slackwater.broker.handlers.partition_creation import grow
+from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_replicas, invalid_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic
 from slackwater.group.errors import BrokerError, Error
@@ -22,21 +25,18 @@ from slackwater.wire.messages.create_partitions import (
 def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Add partitions, or only validate the request."""
     counts = Counter(topic.name for topic in request.topics)
-    results = []
-    for change in {topic.name: topic for topic in request.topics}.values():
-        error, message = Error.NONE, None
-        try:
-            if counts[change.name] > 1:
-                raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            topic = _check_change(broker, change)
-            if not request.validate_only:
-                broker.topics.add_partitions(topic, change.count)
-        except BrokerError as rejected:
-            error, message = rejected.error, str(rejected)
-        except OSError as failed:
-            error, message = Error.KAFKA_STORAGE_ERROR, f"Disk error: {failed.strerror}."
-        results.append(CreatePartitionsTopicResult(change.name, error, message))
-    context.respond(CreatePartitionsResponse(results=results))
+
+    def create() -> Sliced[None]:
+        results = []
+        for change in changes:
+            results.append(
+                (yield from _result(broker, change, counts[change.name], validate_only=request.validate_only))
+            )
+            yield
+        context.respond(CreatePartitionsResponse(results=results))
+
+    changes = list({topic.name: topic for topic in request.topics}.values())
+    long_requests.run(broker, context, request, create(), error_response)
 
 
 def error_response(request: CreatePartitionsRequest, version: int, error: Error) -> CreatePartitionsResponse:
@@ -44,6 +44,23 @@ def error_response(request: CreatePartitionsRequest, version: int, error: Error)
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(topic.name, error) for topic in request.topics]
     )
+
+
+def _result(
+    broker: Broker, change: CreatePartitionsTopic, count: int, *, validate_only: bool
+) -> Sliced[CreatePartitionsTopicResult]:
+    error, message = Error.NONE, None
+    try:
+        if count > 1:
+            raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
+        topic = _check_change(broker, change)
+        if not validate_only:
+            yield from grow(broker, topic, change.count)
+    except BrokerError as rejected:
+        error, message = rejected.error, str(rejected)
+    except OSError as failed:
+        error, message = Error.KAFKA_STORAGE_ERROR, f"Disk error: {failed.strerror}."
+    return CreatePartitionsTopicResult(change.name, error, message)
 
 
 def _check_change(broker: Broker, change: CreatePartitionsTopic) -> Topic:

@@ -8,14 +8,18 @@ There is one broker, so a topic has one replica. A topic that appears twice in a
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic_settings
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers import long_requests
+from slackwater.broker.handlers.partition_creation import STEP, grow
+from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_assignment
-from slackwater.broker.storage.topics import MAX_PARTITIONS
+from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.create_topics import (
@@ -34,19 +38,16 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
     """Create topics, or only validate the request."""
     counts = Counter(topic.name for topic in request.topics)
     too_many = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics) > MAX_PARTITIONS
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
-        try:
-            if counts[topic.name] > 1:
-                raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
-            if too_many:
-                raise BrokerError(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
-            results.append(_create(broker, topic, validate_only=request.validate_only))
-        except BrokerError as error:
-            results.append(_failed(topic.name, error.error, str(error)))
-        except OSError as error:
-            results.append(_failed(topic.name, Error.KAFKA_STORAGE_ERROR, f"Disk error: {error.strerror}."))
-    context.respond(CreateTopicsResponse(topics=results))
+
+    def create() -> Sliced[None]:
+        results = []
+        for topic in topics:
+            results.append((yield from _result(broker, topic, request, counts[topic.name], too_many=too_many)))
+            yield
+        context.respond(CreateTopicsResponse(topics=results))
+
+    topics = list({topic.name: topic for topic in request.topics}.values())
+    long_requests.run(broker, context, request, create(), error_response)
 
 
 def error_response(request: CreateTopicsRequest, version: int, error: Error) -> CreateTopicsResponse:
@@ -54,7 +55,22 @@ def error_response(request: CreateTopicsRequest, version: int, error: Error) -> 
     return CreateTopicsResponse(topics=[_failed(topic.name, error, None) for topic in request.topics])
 
 
-def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def _result(
+    broker: Broker, topic: CreatableTopic, request: CreateTopicsRequest, count: int, *, too_many: bool
+) -> Sliced[CreatableTopicResult]:
+    try:
+        if count > 1:
+            raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
+        if too_many:
+            raise BrokerError(Error.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        return (yield from _create(broker, topic, validate_only=request.validate_only))
+    except BrokerError as error:
+        return _failed(topic.name, error.error, str(error))
+    except OSError as error:
+        return _failed(topic.name, Error.KAFKA_STORAGE_ERROR, f"Disk error: {error.strerror}.")
+
+
+def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -> Sliced[CreatableTopicResult]:
     partitions = _partitions(broker, requested)
     settings = _settings(requested)
     broker.topics.check(requested.name, partitions, settings)
@@ -63,7 +79,7 @@ def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -
         if requested.name == OFFSETS_TOPIC:
             topic_id = broker.create_offsets_topic(settings).topic_id
         else:
-            topic_id = broker.topics.create(requested.name, partitions, settings).topic_id
+            topic_id = (yield from _create_in_steps(broker, requested.name, partitions, settings)).topic_id
     return CreatableTopicResult(
         name=requested.name,
         topic_id=topic_id,
@@ -75,6 +91,17 @@ def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -
             for config in describe_topic(broker.settings, parse_topic_settings(settings))
         ],
     )
+
+
+def _create_in_steps(broker: Broker, name: str, partitions: int, settings: Mapping[str, str]) -> Sliced[Topic]:
+    """Create a topic; if one of its partitions cannot be created, there is no topic."""
+    topic = broker.topics.create(name, min(partitions, STEP), settings)
+    try:
+        yield from grow(broker, topic, partitions)
+    except OSError:
+        broker.topics.delete(topic)
+        raise
+    return topic
 
 
 def _partitions(broker: Broker, requested: CreatableTopic) -> int:

@@ -15,12 +15,12 @@ is INVALID_REQUEST.
 The search for a timestamp runs in slices, because it may have to decompress many batches.
 """
 
-import logging
 from collections import Counter
 from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers import long_requests
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from slackwater.group.errors import BrokerError, Error
@@ -42,7 +42,6 @@ _MIN_VERSIONS: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 _NEVER: Final = 1 << 15
-log = logging.getLogger("slackwater.broker")
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
@@ -65,11 +64,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
                 yield
         context.respond(response)
 
-    def fail(error: Exception) -> None:
-        log.error("The search for offsets of client %s failed.", context.client_id, exc_info=error)
-        context.respond(error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
-
-    broker.slices.run(look_up(), fail, is_cancelled=lambda: context.connection.is_closing)
+    long_requests.run(broker, context, request, look_up(), error_response, is_read_only=True)
 
 
 def error_response(request: ListOffsetsRequest, version: int, error: Error) -> ListOffsetsResponse:

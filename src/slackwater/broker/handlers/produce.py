@@ -15,12 +15,12 @@ Batches are validated in slices, because a small batch may decompress to many re
 iteration of the event loop, later requests of the connection wait, so that a producer's batches stay in order.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers import long_requests
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection, validate
@@ -55,7 +55,6 @@ _WITHOUT_LOG_START: Final = frozenset(
 )
 
 _ReceivedBatch = tuple[Partition, Buffer, PartitionProduceResponse]
-log = logging.getLogger("slackwater.broker")
 
 
 class _PendingProduce:
@@ -132,11 +131,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
                 batches.append((*accepted, row))
         response.responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
 
-    def fail(error: Exception) -> None:
-        log.error("The validation of a request from client %s failed.", context.client_id, exc_info=error)
-        context.respond(error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
-
-    if not broker.slices.run(_append(broker, produce, batches), fail):
+    if not long_requests.run(broker, context, request, _append(broker, produce, batches), error_response):
         context.connection.stop_pipelining()
 
 
