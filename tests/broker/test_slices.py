@@ -108,6 +108,21 @@ def test_an_error_of_the_work_is_reported() -> None:
         complete(work())
 
 
+def test_work_is_dropped_by_a_stop() -> None:
+    async def run() -> None:
+        log: list[str] = []
+        clock = FakeClock()
+        slices = _slices(clock)
+        assert not slices.run(clock.busy(5 * SLICE_S, log, "long"), _fail)
+        slices.stop()
+        assert not slices.run(clock.busy(0, log, "short"), _fail)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert log == []
+
+    asyncio.run(run())
+
+
 def test_cancelled_work_ends() -> None:
     async def run() -> None:
         log: list[str] = []

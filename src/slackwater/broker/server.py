@@ -126,6 +126,7 @@ class Server:
             self._server.close()
         if self._group_timer is not None:
             self._group_timer.cancel()
+        self.broker.slices.stop()
         if clean:
             self._flush()
             for connection in list(self._connections):

@@ -56,6 +56,7 @@ class Slices:
         self._in_thread = in_thread
         self._waiting: deque[_Work] = deque()
         self._is_scheduled = False
+        self._is_stopped = False
         self._deadline = 0.0  # of the work in this iteration
 
     def run(
@@ -69,6 +70,8 @@ class Slices:
 
         `on_error` gets an exception that the work raises. Work that is cancelled ends with its slice.
         """
+        if self._is_stopped:
+            return False
         if not self._is_scheduled:
             self._schedule()
         started = _Work(work, on_error, is_cancelled)
@@ -76,6 +79,11 @@ class Slices:
             self._waiting.append(started)
             return False
         return self._continue(started)
+
+    def stop(self) -> None:
+        """Drop the work that is not done; later work is never started."""
+        self._is_stopped = True
+        self._waiting.clear()
 
     def _schedule(self) -> None:
         self._is_scheduled = True
@@ -124,6 +132,8 @@ class Slices:
                 work.result = error
 
         def done() -> None:
+            if self._is_stopped:
+                return
             self._waiting.append(work)
             if not self._is_scheduled:
                 self._schedule()
