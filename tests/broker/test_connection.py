@@ -43,7 +43,7 @@ class FakeHandler:
         self.requests.append(context)
         self.changed.set()
 
-    def handle_large(self, context: RequestContext, request: Request) -> bool:
+    def handle_large(self, context: RequestContext, request: Request, size: int) -> bool:
         self.handle(context, request)
         return False
 

@@ -132,9 +132,9 @@ def test_parts_of_a_closed_connection_are_dropped(broker: QuietBroker) -> None:
 
 
 def test_small_requests_are_not_divided() -> None:
-    assert find_split(DescribeGroupsRequest(["g"] * 2_000)) is None
-    assert find_split(HeartbeatRequest("g")) is None
-    split = find_split(DescribeGroupsRequest(["g"] * 2_001))
+    assert find_split(DescribeGroupsRequest(["g"] * 2_000), 4_000) is None
+    assert find_split(HeartbeatRequest("g"), 4_000) is None
+    split = find_split(DescribeGroupsRequest(["g"] * 2_001), 4_002)
     assert split is not None
     assert [len(part.request.groups) for part in parts(DescribeGroupsRequest(["g"] * 2_001), split)] == [2_000, 1]
 

@@ -93,8 +93,8 @@ class ConnectionHandler(Protocol):
         """Process a request; the response follows now or later. A WireError closes the connection."""
         ...
 
-    def handle_large(self, context: RequestContext, request: Request) -> bool:
-        """Process a request with many elements like `handle`; True if it is processed in parts."""
+    def handle_large(self, context: RequestContext, request: Request, size: int) -> bool:
+        """Process a request of `size` bytes like `handle`; True if it is processed in parts."""
         ...
 
     def flush_later(self, connection: "Connection") -> None:
@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
                     self._handler.handle(context, request)
                     continue
                 self._processed_bytes += size
-                if self._handler.handle_large(context, request):
+                if self._handler.handle_large(context, request, size):
                     self.stop_pipelining()
             except WireError as error:
                 self._close_malformed(error)

@@ -69,6 +69,7 @@ _SPLITS: Final[dict[int, tuple[Split, ...]]] = {
 }
 
 
+_MIN_ELEMENT_BYTES: Final = 3  # of the requests below
 # Requests that cannot be divided, with the elements that they may have; these take about 100 ms.
 _LIMITS: Final[dict[int, tuple[list[str], int]]] = {
     apis.PRODUCE.key: (["topic_data", "partition_data"], 10_000),
@@ -84,13 +85,15 @@ class Part(NamedTuple):
     continued: int
 
 
-def find_split(request: Request) -> Split | None:
-    """Return how to divide a request; None if it is small or cannot be divided.
+def find_split(request: Request, size: int) -> Split | None:
+    """Return how to divide a request of `size` bytes; None if it is small or cannot be divided.
 
     Raises `WireError` if it cannot be divided and is too large.
     """
     if limit := _LIMITS.get(request.API.key):
         path, max_elements = limit
+        if size < max_elements * _MIN_ELEMENT_BYTES:
+            return None
         if (count := _count(getattr(request, path[0]) or [], path[1:])) > max_elements:
             raise WireError(f"{request.API.name} has {count} elements; {max_elements} are allowed.")
         if isinstance(request, ProduceRequest):
@@ -98,7 +101,7 @@ def find_split(request: Request) -> Split | None:
         return None
     for split in _SPLITS.get(request.API.key, ()):
         elements = getattr(request, split.request[0])
-        if elements and _count(elements, split.request[1:]) > split.max_elements:
+        if size > split.max_elements and elements and _count(elements, split.request[1:]) > split.max_elements:
             return split
     return None
 

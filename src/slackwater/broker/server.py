@@ -175,9 +175,9 @@ class Server:
             if context.response is None:
                 context.respond(handler.error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
 
-    def handle_large(self, context: RequestContext, request: Request) -> bool:
+    def handle_large(self, context: RequestContext, request: Request, size: int) -> bool:
         """Pass a request to the handler of its API, in parts if it is large; True if it is processed in parts."""
-        split = find_split(request)
+        split = find_split(request, size)
         if split is None:
             self.handle(context, request)
             return False

@@ -29,7 +29,7 @@ from slackwater.wire.records.batch import (
     check_batch,
     complete_batches,
 )
-from slackwater.wire.records.compression import Buffer
+from slackwater.wire.records.compression import Buffer, Codec
 
 _SLICE_RECORDS: Final = 1000
 _MAX_REPORTED_RECORDS: Final = 10_000  # of invalid records in the response; more cannot be listed
@@ -120,7 +120,10 @@ def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Sliced
     if config.message_timestamp_type is TimestampType.CREATE_TIME:
         before_ms = config.message_timestamp_before_max_ms
     try:
-        payload = yield from decompress_in_slices(batch, config.message_max_uncompressed_bytes)
+        if batch.codec is Codec.NONE:
+            payload = bytes(batch.payload)
+        else:
+            payload = yield from decompress_in_slices(batch, config.message_max_uncompressed_bytes)
         if not config.compacts and before_ms == LONG_MAX:
             yield from check_lengths(batch, payload)
             return None
