@@ -93,6 +93,28 @@ def test_results_and_errors_of_the_thread_return_to_the_work() -> None:
     assert log == [7, "no"]
 
 
+def test_one_result_of_the_thread_at_a_time() -> None:
+    def work(log: list[str], name: str) -> Sliced[None]:
+        for _ in range(2):
+            yield lambda: None
+            log.append(f"{name} starts")
+            for _ in range(5):
+                yield
+            log.append(f"{name} ends")
+
+    async def run() -> None:
+        log: list[str] = []
+        slices = _slices(FakeClock())
+        for name in ("a", "b", "c"):
+            assert not slices.run(work(log, name), _fail)
+        async with asyncio.timeout(20):
+            while len(log) < 12:
+                await asyncio.sleep(0.001)
+        assert log == 2 * [f"{name} {what}" for name in "abc" for what in ("starts", "ends")]
+
+    asyncio.run(run())
+
+
 def test_an_error_of_the_work_is_reported() -> None:
     def work() -> Sliced[None]:
         yield

@@ -5,6 +5,8 @@ function to have it called in a thread and to get its result.
 
 Invariants:
 - All work together takes at most `SLICE_S` of one iteration of the event loop.
+- Only one piece of work at a time has the result of a thread call, which may be large. It gives way to the next with
+  its next call.
 - Work starts at once if there is time left in this iteration, so short work takes no extra iteration. Otherwise it
   waits; waiting work takes turns.
 """
@@ -55,6 +57,8 @@ class Slices:
         self._now = now
         self._in_thread = in_thread
         self._waiting: deque[_Work] = deque()
+        self._calls: deque[tuple[_Work, Callable[[], object]]] = deque()  # that wait for the thread
+        self._caller: _Work | None = None  # the work that has the thread, or its last result
         self._is_scheduled = False
         self._is_stopped = False
         self._deadline = 0.0  # of the work in this iteration
@@ -84,6 +88,7 @@ class Slices:
         """Drop the work that is not done; later work is never started."""
         self._is_stopped = True
         self._waiting.clear()
+        self._calls.clear()
 
     def _schedule(self) -> None:
         self._is_scheduled = True
@@ -99,6 +104,7 @@ class Slices:
             work = self._waiting.popleft()
             if work.is_cancelled():
                 work.generator.close()
+                self._end(work)
             else:
                 self._continue(work)
 
@@ -117,12 +123,24 @@ class Slices:
                     return False
                 function = send(None)
         except StopIteration:
+            self._end(work)
             return True
         except Exception as error:
+            self._end(work)
             work.on_error(error)
             return True
-        self._call_in_thread(work, function)
+        work.result = None
+        self._calls.append((work, function))
+        self._end(work)
         return False
+
+    def _end(self, work: "_Work") -> None:
+        """Start the next call if `work` has the thread or its result, and needs it no longer."""
+        if self._caller is work:
+            self._caller = None
+        if self._caller is None and self._calls:
+            self._caller, function = self._calls.popleft()
+            self._call_in_thread(self._caller, function)
 
     def _call_in_thread(self, work: "_Work", function: Callable[[], object]) -> None:
         def call() -> None:

@@ -66,7 +66,7 @@ _BROKER_ONLY: Final = (
     ),
     int_setting(
         "message.max.uncompressed.bytes",
-        67_108_864,
+        33_554_432,
         "The maximum size of the records of a batch after decompression.",
         low=1,
         dynamic=True,

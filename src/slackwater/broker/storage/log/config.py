@@ -16,7 +16,7 @@ from slackwater.settings import MAX_INT
 from slackwater.wire.records.batch import HEADER_BYTES, TimestampType
 
 LONG_MAX: Final = (1 << 63) - 1
-MAX_UNCOMPRESSED_BYTES: Final = 64 << 20
+MAX_UNCOMPRESSED_BYTES: Final = 32 << 20
 _DAY_MS: Final = 86_400_000
 _POLICIES: Final = ("delete", "compact")
 
