@@ -22,7 +22,7 @@ class FakeClock:
         end = self.seconds + seconds
         while self.seconds < end:
             self.seconds += 0.001
-            yield
+            yield None
         log.append(name)
 
 
@@ -99,7 +99,7 @@ def test_one_result_of_the_thread_at_a_time() -> None:
             yield lambda: None
             log.append(f"{name} starts")
             for _ in range(5):
-                yield
+                yield None
             log.append(f"{name} ends")
 
     async def run() -> None:
@@ -117,7 +117,7 @@ def test_one_result_of_the_thread_at_a_time() -> None:
 
 def test_an_error_of_the_work_is_reported() -> None:
     def work() -> Sliced[None]:
-        yield
+        yield None
         raise ValueError("wrong")
 
     async def run() -> None:

@@ -34,7 +34,7 @@ class Maintenance:
         broker: Broker,
         connections: set[Connection],
         *,
-        after_reading: Callable[[Callable[[], object]], None] = lambda work: work(),
+        after_reading: Callable[[Callable[[], object]], object] = lambda work: work(),
     ) -> None:
         self._broker = broker
         self._connections = connections
@@ -163,7 +163,7 @@ class Maintenance:
             for partition in topic.partitions:
                 yield partition.log
 
-    def _every(self, name: str, seconds: Callable[[], float], work: Callable[[], None]) -> None:
+    def _every(self, name: str, seconds: Callable[[], float], work: Callable[[], object]) -> None:
         def run() -> None:
             try:
                 work()

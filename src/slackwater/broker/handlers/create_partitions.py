@@ -32,7 +32,7 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
             results.append(
                 (yield from _result(broker, change, counts[change.name], validate_only=request.validate_only))
             )
-            yield
+            yield None
         context.respond(CreatePartitionsResponse(results=results))
 
     changes = list({topic.name: topic for topic in request.topics}.values())

@@ -43,7 +43,7 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
         results = []
         for topic in topics:
             results.append((yield from _result(broker, topic, request, counts[topic.name], too_many=too_many)))
-            yield
+            yield None
         context.respond(CreateTopicsResponse(topics=results))
 
     topics = list({topic.name: topic for topic in request.topics}.values())

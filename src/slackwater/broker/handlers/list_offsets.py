@@ -61,7 +61,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
                     rows.append(_error(partition, Error.INVALID_REQUEST))
                 else:
                     rows.append((yield from _look_up(broker, topic.name, partition, context)))
-                yield
+                yield None
         context.respond(response)
 
     long_requests.run(broker, context, request, look_up(), error_response, is_read_only=True)

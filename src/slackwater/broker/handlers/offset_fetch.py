@@ -81,12 +81,15 @@ def _without_repeated(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetch
     """Remove repeated requests for all offsets of a group."""
     if len(groups) < 2:
         return groups
-    complete: set[str] = set()
-    return [
-        group
-        for group in groups
-        if group.topics is not None or not (group.group_id in complete or complete.add(group.group_id))
-    ]
+    kept: list[OffsetFetchRequestGroup] = []
+    complete: set[str] = set()  # groups whose offsets are all requested
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in complete:
+                continue
+            complete.add(group.group_id)
+        kept.append(group)
+    return kept
 
 
 def _name_topics(groups: Iterable[OffsetFetchRequestGroup], topics: Topics) -> None:

@@ -18,6 +18,6 @@ def grow(broker: Broker, topic: Topic, partitions: int) -> Sliced[None]:
     """Add partitions up to this number; raises `BrokerError` if the topic is deleted in the meantime."""
     while len(topic.partitions) < partitions:
         broker.topics.add_partitions(topic, min(len(topic.partitions) + STEP, partitions))
-        yield
+        yield None
         if broker.topics.get(topic.name) is not topic:
             raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic.name}' was deleted.")

@@ -146,7 +146,7 @@ def _append(broker: Broker, produce: _PendingProduce, batches: list[_ReceivedBat
             broker.appends.add(partition, batch, on_result)
         else:
             on_result(rejected)
-        yield
+        yield None
     produce.complete_one()
 
 

@@ -113,7 +113,7 @@ def check_lengths(batch: RecordBatch, payload: bytes) -> Sliced[None]:
     while left:
         steps += 1
         if not steps % _SLICE_RECORDS:
-            yield
+            yield None
         start, previous_size = at, size
         if at >= total:
             raise batch.error(f"its header has {batch.record_count} records, the payload {batch.record_count - left}")
@@ -166,7 +166,7 @@ def find_first_record(
         payload = yield from decompress_in_slices(batch, limit)
         for number, record in enumerate(iter_record_views(batch, payload)):
             if not number % _SLICE_RECORDS:
-                yield
+                yield None
             at = batch.base_offset + record.offset_delta
             if at >= offset and (record_timestamp := timestamp_of(batch, record)) >= timestamp:
                 return record_timestamp, at

@@ -131,7 +131,7 @@ def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> Sliced
         late: list[tuple[int, int]] = []
         for number, record in enumerate(iter_record_views(batch, payload)):
             if not number % _SLICE_RECORDS:
-                yield
+                yield None
             if record.offset_delta != number:
                 return Rejection(Error.INVALID_RECORD, f"Record {number} has offset delta {record.offset_delta}.")
             if config.compacts and record.key is None:
