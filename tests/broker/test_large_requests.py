@@ -1,5 +1,6 @@
 """Large requests are handled in parts, with the response of the whole request."""
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from slackwater.broker.large_requests import find_split, parts
 from slackwater.group.errors import Error
+from slackwater.wire.apis import PRODUCE, SYNC_GROUP, Api
 from slackwater.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -34,7 +36,6 @@ from slackwater.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from slackwater.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
-from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from slackwater.wire.schema import Request, Response
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
@@ -170,8 +171,12 @@ def test_topic_names_of_a_produce_request_are_limited(broker: QuietBroker) -> No
 
 
 def test_requests_without_records_are_limited_in_size(broker: QuietBroker) -> None:
-    client = broker.connect()
-    client.send(
-        SyncGroupRequest("g", assignments=[SyncGroupRequestAssignment("m", bytes(16 << 20))]), SyncGroupResponse
-    )
-    assert client.is_closed
+    def start(api: Api, size: int) -> QuietClient:
+        client = broker.connect()
+        for piece in (struct.pack(">i", size), struct.pack(">hhih", api.key, 3, 1, -1), bytes(1_000)):
+            client.send_bytes(piece)
+        return client
+
+    assert start(SYNC_GROUP, (16 << 20) + 1).is_closed
+    assert not start(SYNC_GROUP, 16 << 20).is_closed
+    assert not start(PRODUCE, 100 << 20).is_closed

@@ -23,7 +23,7 @@ from slackwater.broker.request_memory import MIN_HELD_BYTES, RequestMemory
 from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
 from slackwater.wire.encoder_generator import Piece
 from slackwater.wire.errors import WireError
-from slackwater.wire.frames import FrameReader
+from slackwater.wire.frames import LARGE_FRAME_BYTES, FrameReader
 from slackwater.wire.request_response import RequestHeader, decode_request, encode_response, response_pieces
 from slackwater.wire.schema import Request, Response
 
@@ -176,13 +176,27 @@ class Connection(asyncio.Protocol):
         self._queue.extend(frames)
         self._queued_bytes += len(data)
         self._process_queue()
+        if self._frames.needed_bytes > MAX_BYTES_WITHOUT_RECORDS and not self._queue:
+            self._check_large_frame()
+
+    def _check_large_frame(self) -> None:
+        """Close the connection if the incomplete request is too large for an API without records."""
+        api = self._frames.first_bytes(len(_PRODUCE))
+        if len(api) < len(_PRODUCE) or api == _PRODUCE or self._is_closing:
+            return
+        self._close_malformed(
+            WireError(
+                f"A request of API {int.from_bytes(api, 'big')} announces {self._frames.needed_bytes} bytes; "
+                f"without records {MAX_BYTES_WITHOUT_RECORDS} are allowed."
+            )
+        )
 
     def _process_queue(self) -> None:
         """Start as many queued requests as may start now."""
         queue = self._queue
         while queue and not self._is_closing:
             frame = queue[0]
-            api = frame[:2]
+            api = bytes(frame[:2])
             if self._without_response and (api != self._last_api or api not in PIPELINED):
                 break
             if self.is_write_blocked or self._unsent_bytes > MAX_UNSENT_BYTES:
@@ -190,8 +204,8 @@ class Connection(asyncio.Protocol):
             queue.popleft()
             try:
                 size = len(frame)
-                if size > MAX_BYTES_WITHOUT_RECORDS:
-                    _check_large_frame(frame)
+                if size >= LARGE_FRAME_BYTES and api != _PRODUCE:
+                    frame = bytes(frame)  # only records may be changed
                 header, request = decode_request(frame)
                 context = RequestContext(self, header, self.last_received_at)
                 self._in_progress.append(context)
@@ -308,12 +322,3 @@ class Connection(asyncio.Protocol):
     def _close_malformed(self, error: WireError) -> None:
         self._handler.malformed_frame(self, error)
         self.close()
-
-
-def _check_large_frame(frame: bytes) -> None:
-    """Reject a large request of an API whose requests have no records."""
-    if frame[:2] != _PRODUCE:
-        raise WireError(
-            f"A request of API {int.from_bytes(frame[:2], 'big')} has {len(frame)} bytes; "
-            f"without records {MAX_BYTES_WITHOUT_RECORDS} are allowed."
-        )
