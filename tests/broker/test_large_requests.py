@@ -141,16 +141,16 @@ def test_small_requests_are_not_divided() -> None:
     assert requests == [DescribeGroupsRequest(["g"] * 2_000), DescribeGroupsRequest(["g"])]
 
 
-def test_repeated_resources_are_described_once(broker: QuietBroker) -> None:
+def test_repeated_resources_are_described_three_times(broker: QuietBroker) -> None:
     client = broker.connect()
     resources = [DescribeConfigsResource(2, "orders")] * 20
     described = client.request(DescribeConfigsRequest(resources), DescribeConfigsResponse, 4)
-    assert len(described.results) == 1
-    groups = client.request(DescribeGroupsRequest(["g", "h", "g"]), DescribeGroupsResponse, 5)
-    assert [group.group_id for group in groups.groups] == ["g", "h"]
-    all_offsets = [OffsetFetchRequestGroup("g", topics=None)] * 3
+    assert len(described.results) == 3
+    groups = client.request(DescribeGroupsRequest(["g", "h", *["g"] * 20]), DescribeGroupsResponse, 5)
+    assert [group.group_id for group in groups.groups] == ["g", "h", "g", "g"]
+    all_offsets = [OffsetFetchRequestGroup("g", topics=None)] * 20
     fetched = client.request(OffsetFetchRequest(groups=all_offsets), OffsetFetchResponse, 9)
-    assert len(fetched.groups) == 1
+    assert len(fetched.groups) == 3
 
 
 def test_requests_that_cannot_be_divided_are_limited(broker: QuietBroker) -> None:

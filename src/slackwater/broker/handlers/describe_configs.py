@@ -3,11 +3,12 @@
 v3   types, and documentation if requested
 
 The name of a broker is its node id; the empty name means the settings for all brokers of the cluster. Groups and client
-metrics have no settings, which is not an error. A resource that appears twice in a request is described once: a small
-request must not cause a large response.
+metrics have no settings, which is not an error. A resource is described as often as it appears in the
+request, up to `MAX_REPEATS` times.
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 from slackwater.broker.broker import Broker
@@ -16,6 +17,7 @@ from slackwater.broker.config.changes import check_broker_name
 from slackwater.broker.config.describe import ConfigDescription, describe_broker, describe_default, describe_topic
 from slackwater.broker.config.resources import ResourceType
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.messages.describe_configs import (
@@ -32,10 +34,8 @@ _LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Describe settings and their sources."""
-    resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
-    context.respond(
-        DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in resources.values()])
-    )
+    resources = limit_repeats(request.resources, attrgetter("resource_type", "resource_name"))
+    context.respond(DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in resources]))
 
 
 def error_response(request: DescribeConfigsRequest, version: int, error: Error) -> DescribeConfigsResponse:

@@ -6,12 +6,13 @@ v4  instance id of each member in the response
 v5  flexible
 v6  a missing group is GROUP_ID_NOT_FOUND with a message; in older versions it is Dead, without an error (AD-01)
 
-A group that appears twice in a request is described once: a small request must not cause a large response.
+A group is described as often as it appears in the request, up to `MAX_REPEATS` times.
 """
 
 from slackwater.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.group import messages
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_groups import (
@@ -31,7 +32,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
         context.respond(DescribeGroupsResponse(groups=[_group(group, operations) for group in response.groups]))
 
     broker.groups.submit(
-        messages.DescribeGroups(tuple(dict.fromkeys(request.groups)), reports_missing_group=context.version >= 6),
+        messages.DescribeGroups(tuple(limit_repeats(request.groups, str)), reports_missing_group=context.version >= 6),
         on_response,
     )
 

@@ -1,11 +1,12 @@
 """DescribeProducers, v0: the active idempotent producers of a partition.
 
-Without transactions the coordinator epoch and the transaction start offset are -1. A partition that appears twice in a
-topic of the request is described once: a small request must not cause a large response.
+Without transactions the coordinator epoch and the transaction start offset are -1. A partition is described as often as
+it appears in the request, up to `MAX_REPEATS` times.
 """
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_producers import (
@@ -26,7 +27,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
                 TopicResponse(
                     name=topic.name,
                     partitions=[
-                        _producers(broker, topic.name, index) for index in dict.fromkeys(topic.partition_indexes)
+                        _producers(broker, topic.name, index) for index in limit_repeats(topic.partition_indexes, int)
                     ],
                 )
                 for topic in request.topics

@@ -13,8 +13,7 @@ v9   member id and epoch of each group, used only by KIP-848 groups (OF-05)
 v10  topic ids in request and response; topics with an unknown id come last, with UNKNOWN_TOPIC_ID
 
 The response has the topics of the request: a topic that appears twice is returned twice, and a topic without partitions
-is returned without partitions. A group whose offsets are all requested more than once is returned once: a small request
-must not cause a large response.
+is returned without partitions. All offsets of a group are returned up to `MAX_REPEATS` times.
 For all offsets of a group, v10 returns only topics that still exist.
 """
 
@@ -24,6 +23,7 @@ from operator import attrgetter
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers.repeats import MAX_REPEATS, limit_repeats
 from slackwater.broker.storage.topics import Topics
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -42,7 +42,7 @@ from slackwater.wire.messages.offset_fetch import (
 
 def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Read committed offsets."""
-    groups = _without_repeated(_groups(request, context.version))
+    groups = _limit_repeats(_groups(request, context.version))
     if context.version >= 10:
         _name_topics(groups, broker.topics)
 
@@ -77,19 +77,13 @@ def _groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchReques
     return [OffsetFetchRequestGroup(request.group_id, topics=topics)]
 
 
-def _without_repeated(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+def _limit_repeats(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
     """Remove repeated requests for all offsets of a group."""
-    if len(groups) < 2:
+    if len(groups) <= MAX_REPEATS:
         return groups
-    kept: list[OffsetFetchRequestGroup] = []
-    complete: set[str] = set()  # groups whose offsets are all requested
-    for group in groups:
-        if group.topics is None:
-            if group.group_id in complete:
-                continue
-            complete.add(group.group_id)
-        kept.append(group)
-    return kept
+    complete = limit_repeats((group for group in groups if group.topics is None), attrgetter("group_id"))
+    kept = set(map(id, complete))
+    return [group for group in groups if group.topics is not None or id(group) in kept]
 
 
 def _name_topics(groups: Iterable[OffsetFetchRequestGroup], topics: Topics) -> None:
