@@ -9,7 +9,6 @@ Invariants:
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
@@ -18,9 +17,10 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import Connection
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 
-log = logging.getLogger("slackwater.broker.maintenance")
+log = get_logger("slackwater.broker.maintenance")
 FLUSH_ROLLED_S: Final = 10.0
 IDLE_CHECK_S: Final = 5.0
 LOCK_CHECK_S: Final = 5.0

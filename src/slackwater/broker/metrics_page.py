@@ -8,7 +8,6 @@ Invariants:
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
@@ -29,6 +28,7 @@ from prometheus_client.registry import Collector
 from slackwater.broker.groups.group_metrics import GroupFigures
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
 from slackwater.broker.server import Server, listen_error
+from slackwater.escaping import get_logger
 from slackwater.group.events import EventKind, GroupState, Trigger
 from slackwater.version import __version__
 from slackwater.wire.apis import APIS, HEARTBEAT, OFFSET_COMMIT
@@ -38,7 +38,7 @@ MAX_HEAD_BYTES: Final = 16_384
 MAX_CONNECTIONS: Final = 32
 REQUEST_TIMEOUT_S: Final = 10.0
 
-log = logging.getLogger("slackwater.broker.metrics")
+log = get_logger("slackwater.broker.metrics")
 
 # The timer that ended a membership, by event.
 _EXPIRED: Final = {

@@ -7,7 +7,6 @@ Invariants:
 """
 
 import errno
-import logging
 import resource
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -18,6 +17,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
 from slackwater.broker.server import Server
 from slackwater.clock import Clock
+from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 from slackwater.version import __version__
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slackwater.broker.metrics_page import MetricsPage
 
 Address = tuple[str, int]
-log = logging.getLogger("slackwater.broker")
+log = get_logger("slackwater.broker")
 
 
 @dataclass(slots=True, kw_only=True)

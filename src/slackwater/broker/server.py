@@ -15,7 +15,6 @@ import asyncio
 import base64
 import contextlib
 import errno
-import logging
 import os
 import resource
 import socket
@@ -35,11 +34,12 @@ from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.request_memory import RequestMemory
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.clock import AnchoredClock, Clock, ManualClock, WallClock
+from slackwater.escaping import get_logger
 from slackwater.group.errors import Error, UsageError
 from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Request
 
-log = logging.getLogger("slackwater.broker")
+log = get_logger("slackwater.broker")
 BACKLOG: Final = 4096
 _LATE_S: Final = 0.05
 _MAX_LATE_ITERATIONS: Final = 20

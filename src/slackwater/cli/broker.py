@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from slackwater.cli.pairs import parse_pairs
+from slackwater.escaping import get_logger
 
 if TYPE_CHECKING:
     from slackwater.broker.process import BrokerOptions
@@ -34,7 +35,7 @@ GC_THRESHOLD = 50_000  # new objects per collection
 KEPT_BYTES = 64 * 1024 * 1024  # freed memory that the allocator keeps; a response has at most `fetch.max.bytes`
 MAX_HEAP_BLOCK_BYTES = 32 * 1024 * 1024  # the largest that glibc accepts
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of mallopt
-log = logging.getLogger("slackwater.broker")
+log = get_logger("slackwater.broker")
 
 
 def main(words: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from slackwater.cli.options import (
 )
 from slackwater.cli.printing import discard_output
 from slackwater.cli.record_lines import Format, to_json
+from slackwater.escaping import escape_json
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 
@@ -75,8 +76,8 @@ def consume(
     r"""Print the records of topics, one per line, until Ctrl-C.
 
     --format has %k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers, %%, \n and \t; the
-    default is %v\n. With --json a record is one line, which `produce --from-json` can read. Exit code 1 if --timeout
-    ended it before --max records arrived.
+    default is %v\n. On a terminal, control characters of records are escaped. With --json a record is one line, which
+    `produce --from-json` can read. Exit code 1 if --timeout ended it before --max records arrived.
     """
     if as_json and format_ is not None:
         raise UsageError("use --json or --format, not both.")
@@ -86,7 +87,8 @@ def consume(
         raise UsageError("--offset needs one topic and one --partition.")
     if max_ is not None and max_ < 1:
         raise UsageError(f"--max is {max_}; use 1 or more.")
-    form = None if as_json else Format(format_ if format_ is not None else r"%v\n")
+    template = format_ if format_ is not None else r"%v\n"
+    form = None if as_json else Format(template, is_terminal=sys.stdout.isatty())
     settings = client_settings(bootstrap, config, set_) | {
         "allow.auto.create.topics": "false",
         "enable.auto.commit": "false",
@@ -189,7 +191,7 @@ class _Reader:
             return self._form.write(record)
         import json
 
-        return json.dumps(to_json(record), ensure_ascii=False).encode() + b"\n"
+        return escape_json(json.dumps(to_json(record), ensure_ascii=False)).encode() + b"\n"
 
     # Commits
 

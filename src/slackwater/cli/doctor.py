@@ -5,7 +5,6 @@ Invariants:
 - Input errors that can be detected without Spark are reported before Spark starts.
 """
 
-import json
 import os
 import re
 import sys
@@ -20,7 +19,7 @@ import typer
 
 from slackwater.cli.doctor_output import print_diagnosis, warn_of_unrecognized_lines
 from slackwater.cli.exit_codes import BAD_INPUT, UNKNOWN_STATE
-from slackwater.cli.printing import discard_output, warn
+from slackwater.cli.printing import discard_output, emit, warn
 from slackwater.cli.times import datetime_ms
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 
@@ -97,7 +96,7 @@ def _report(diagnosis: "Diagnosis", html: Path | None, *, as_json: bool) -> int:
     code = exit_code(diagnosis.verdicts)
     try:
         if as_json:
-            typer.echo(json.dumps(to_json(diagnosis.verdicts), ensure_ascii=False))
+            emit(to_json(diagnosis.verdicts))
         else:
             print_diagnosis(diagnosis)
         sys.stdout.flush()

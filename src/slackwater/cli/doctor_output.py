@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-import typer
-
-from slackwater.cli.printing import count, warn
+from slackwater.cli.printing import count, print_line, warn
+from slackwater.escaping import escape_line
 
 if TYPE_CHECKING:
     from slackwater.doctor.diagnosis import Diagnosis
@@ -81,7 +80,7 @@ def _print_verdict(verdict: "Verdict") -> None:
     if verdict.alternatives:
         _print(f"other possible causes: {', '.join(verdict.alternatives)}", indent=2)
     _print_prescriptions(verdict)
-    typer.echo("")
+    print_line()
 
 
 def _print_prescriptions(verdict: "Verdict") -> None:
@@ -95,7 +94,7 @@ def _print_prescriptions(verdict: "Verdict") -> None:
     for prescription in shown:
         _print(f"{prescription.order}. {prescription.what}", indent=2, hanging=3)
         for line in _lines_to_paste(prescription, library):
-            typer.echo(f"       {line}")
+            print_line(f"       {line}")
         if prescription.cost != "none":
             _print(f"cost: {prescription.cost}", indent=5)
         for text in prescription.caution:
@@ -141,8 +140,8 @@ def _print(text: str, *, indent: int = 0, hanging: int = 2) -> None:
     """Print a line; on a terminal wrap it to the width of the terminal."""
     first, rest = " " * indent, " " * (indent + hanging)
     if not sys.stdout.isatty():
-        typer.echo(first + text)
+        print_line(first + text)
         return
     width = shutil.get_terminal_size().columns
-    for line in wrap(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False):
-        typer.echo(line)
+    for line in wrap(escape_line(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False):
+        print_line(line)

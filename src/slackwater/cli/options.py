@@ -17,6 +17,7 @@ import typer
 
 from slackwater.cli.broker import LINE
 from slackwater.cli.pairs import parse_pairs
+from slackwater.escaping import escape_line
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,6 +90,6 @@ def confirm(question: str, *, yes: bool, as_json: bool, export: bool = False) ->
         raise UsageError(f"{option} does not ask for confirmation; add --yes, or --dry-run to see what would be done.")
     if not sys.stdin.isatty():
         raise UsageError("no terminal to ask for confirmation; add --yes, or --dry-run to see what would be done.")
-    if not typer.confirm(question):
+    if not typer.confirm(escape_line(question)):
         typer.echo("Nothing was changed.")
         raise typer.Exit(1)

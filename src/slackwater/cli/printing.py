@@ -3,6 +3,8 @@
 Invariants:
 - On a terminal a table fits its width. Elsewhere nothing is wrapped, so that `grep` and `awk` see one row per line.
 - Numbers are right-aligned. Unknown values are a dash, in JSON null.
+- Control characters are escaped: ids come from clients, and the names of topics and hosts from the cluster. No text is
+  read as Rich's markup.
 - Rich and Typer are imported when something is printed, because they take long to import.
 """
 
@@ -13,6 +15,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+
+from slackwater.escaping import escape, escape_json, escape_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -31,7 +35,14 @@ def emit(row: object) -> None:
     """Print one line of JSON."""
     from typer import echo
 
-    echo(json.dumps(row, ensure_ascii=False))
+    echo(escape_json(json.dumps(row, ensure_ascii=False)))
+
+
+def print_line(text: str = "") -> None:
+    """Print one line."""
+    from typer import echo
+
+    echo(escape_line(text))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, styles: dict[str, str] | None = None) -> None:
@@ -52,7 +63,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, styles: dic
             style=(styles or {}).get(name, ""),
         )
     for row in all_rows:
-        output.add_row(*(Text(UNKNOWN if cell is None else str(cell)) for cell in row))
+        output.add_row(*(Text(UNKNOWN if cell is None else escape(str(cell))) for cell in row))
     show(output)
 
 
@@ -65,7 +76,7 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> None:
     output.add_column(style="dim", no_wrap=True)
     output.add_column(overflow="fold")
     for name, text, style in rows:
-        output.add_row(name, Text(text, style=style))
+        output.add_row(Text(escape(name)), Text(escape(text), style=style))
     show(output)
 
 
@@ -73,14 +84,14 @@ def heading(text: str) -> None:
     """Print a line in bold."""
     from rich.text import Text
 
-    show(Text(text, style="bold"))
+    show(Text(escape_line(text), style="bold"))
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
     from typer import echo
 
-    echo(f"slackwater: {text}", err=True)
+    echo(escape_line(f"slackwater: {text}"), err=True)
 
 
 def discard_output() -> None:

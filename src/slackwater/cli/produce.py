@@ -25,7 +25,7 @@ from slackwater.cli.options import (
     open_admin,
 )
 from slackwater.cli.pairs import parse_pairs
-from slackwater.cli.printing import count, emit, warn
+from slackwater.cli.printing import count, emit, print_line, warn
 from slackwater.cli.record_lines import InputRecord, from_json, from_text, unescape
 from slackwater.group.errors import UsageError
 
@@ -143,7 +143,7 @@ class _Deliveries:
     def print_summary(self, topic: str) -> None:
         """Print how many records were written and how many failed."""
         if not self._as_json:
-            typer.echo(f"Wrote {count(self.written, 'record')} to {topic}.")
+            print_line(f"Wrote {count(self.written, 'record')} to {topic}.")
         if self.failed:
             warn(f"{count(self.failed, 'record was', 'records were')} not written: {self._first_error}")
 

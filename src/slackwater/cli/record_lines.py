@@ -3,15 +3,18 @@
 Invariants:
 - As JSON a record is one object with key and value as text. Bytes that are not UTF-8 are base64 under `key_base64` and
   `value_base64`. `produce --from-json` reads what `consume --json` prints.
-- Otherwise a line is a value, or a key and a value with a separator.
+- Otherwise a line is a value, or a key and a value with a separator. On a terminal, control characters and bytes that
+  are not UTF-8 are escaped; elsewhere bytes are written as they are.
 """
 
 import base64
 import binascii
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from slackwater.escaping import escape
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
@@ -113,16 +116,18 @@ def from_text(line: bytes, separator: bytes | None, number: int) -> InputRecord:
 class Format:
     """A template for a record: %k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers."""
 
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: str, *, is_terminal: bool = False) -> None:
         self._pieces = _pieces(template)
+        self._field = _escaped_field if is_terminal else _field
 
     def write(self, record: "ConsumerRecord") -> bytes:
         """Render a record."""
-        return b"".join(piece if isinstance(piece, bytes) else _field(piece, record) for piece in self._pieces)
+        return b"".join(piece if isinstance(piece, bytes) else self._field(piece, record) for piece in self._pieces)
 
 
 _ESCAPES: Final = {"n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 _FIELDS: Final = "kvtpoTh"
+_NOT_UTF8: Final = re.compile(r"\\udc([89a-f][0-9a-f])")  # an escaped byte, as `surrogateescape` decodes it
 
 
 def unescape(text: str) -> str:
@@ -178,3 +183,8 @@ def _field(letter: str, record: "ConsumerRecord") -> bytes:
             return b"%d" % record.timestamp
         case _:
             return b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers)
+
+
+def _escaped_field(letter: str, record: "ConsumerRecord") -> bytes:
+    text = _field(letter, record).decode(errors="surrogateescape")
+    return _NOT_UTF8.sub(r"\\x\1", escape(text)).encode()

@@ -15,7 +15,7 @@ from slackwater.cli.options import (
     open_admin,
 )
 from slackwater.cli.pairs import parse_pairs
-from slackwater.cli.printing import count, emit, facts, heading, table
+from slackwater.cli.printing import count, emit, facts, heading, print_line, table
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.topic_partition import TopicPartition
 
@@ -47,7 +47,7 @@ def list_(
         for topic in listed:
             emit({"topic": topic.name, "partitions": len(topic.partitions), "replication_factor": _replicas(topic)})
     elif not listed:
-        typer.echo("There are no topics.")
+        print_line("There are no topics.")
     else:
         rows = ([topic.name, len(topic.partitions), _replicas(topic)] for topic in listed)
         table(["TOPIC", "PARTITIONS", "REPLICAS"], rows, styles={"TOPIC": "bold"})
@@ -74,7 +74,7 @@ def describe(
             emit(_json(described, offsets, settings))
             continue
         if number:
-            typer.echo()
+            print_line()
         _show(described, offsets, settings)
 
 
@@ -115,9 +115,9 @@ def create(
     if as_json:
         emit({"topic": topic, "created": not dry_run and not existed})
     elif existed:
-        typer.echo(f"Topic {topic} already exists.")
+        print_line(f"Topic {topic} already exists.")
     else:
-        typer.echo(f"Topic {topic} could be created." if dry_run else f"Created topic {topic}.")
+        print_line(f"Topic {topic} could be created." if dry_run else f"Created topic {topic}.")
 
 
 @topics.command()
@@ -140,7 +140,7 @@ def add_partitions(
         admin.add_partitions(topic, total, validate_only=True)
         if not as_json:
             will = "would have" if dry_run else "will have"
-            typer.echo(f"Topic {topic} has {count(before, 'partition')}, and {will} {total}.")
+            print_line(f"Topic {topic} has {count(before, 'partition')}, and {will} {total}.")
         if not dry_run:
             question = "Keys may map to other partitions, and this cannot be undone. Add the partitions?"
             confirm(question, yes=yes, as_json=as_json)
@@ -148,7 +148,7 @@ def add_partitions(
     if as_json:
         emit({"topic": topic, "partitions_before": before, "partitions": total, "added": not dry_run})
     elif not dry_run:
-        typer.echo(f"Added {count(total - before, 'partition')} to topic {topic}.")
+        print_line(f"Added {count(total - before, 'partition')} to topic {topic}.")
 
 
 @topics.command("set")
@@ -173,7 +173,7 @@ def set_(
         before = admin.describe_configs("topic", topic)
         admin.alter_configs("topic", topic, changes, validate_only=True)
         if not as_json:
-            typer.echo(
+            print_line(
                 f"{'Would change' if dry_run else 'Changing'} {count(len(changes), 'setting')} of topic {topic}:"
             )
             rows = ([name, _value(before.get(name)), value or "(default)"] for name, value in changes.items())
@@ -193,7 +193,7 @@ def set_(
                 }
             )
     elif not dry_run:
-        typer.echo(f"Changed topic {topic}.")
+        print_line(f"Changed topic {topic}.")
 
 
 @topics.command()
@@ -216,7 +216,7 @@ def delete(
             for described in to_delete
         }
         if not as_json:
-            typer.echo(f"{'Would delete' if dry_run else 'Deleting'} {count(len(to_delete), 'topic')}:")
+            print_line(f"{'Would delete' if dry_run else 'Deleting'} {count(len(to_delete), 'topic')}:")
             rows = ([described.name, len(described.partitions), records[described.name]] for described in to_delete)
             table(["TOPIC", "PARTITIONS", "RECORDS"], rows)
         if not dry_run:
@@ -227,7 +227,7 @@ def delete(
         for described in to_delete:
             emit({"topic": described.name, "records": records[described.name], "deleted": not dry_run})
     elif not dry_run:
-        typer.echo(f"Deleted {count(len(to_delete), 'topic')}.")
+        print_line(f"Deleted {count(len(to_delete), 'topic')}.")
 
 
 def _replicas(topic: "TopicMetadata") -> int | None:
@@ -256,7 +256,7 @@ def _show(topic: "TopicMetadata", offsets: dict[int, tuple[int, int]], settings:
     heading(f"Topic {topic.name}")
     own = [(entry.name, entry.value or "", "") for entry in settings.values() if not entry.is_default]
     facts([("partitions", str(len(topic.partitions)), ""), ("id", _id(topic), ""), *own])
-    typer.echo()
+    print_line()
     table(
         ["PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END"],
         (

@@ -25,8 +25,9 @@ import typer
 from slackwater.cli.exit_codes import BAD_INPUT, UNKNOWN_STATE
 from slackwater.cli.groups.formatting import member_name, total_lag
 from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, client_settings, open_admin
-from slackwater.cli.printing import count, emit, warn
+from slackwater.cli.printing import count, emit, print_line, warn
 from slackwater.cli.times import clock, duration_ms
+from slackwater.escaping import escape_line
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ class _Watcher:
         if self._as_json:
             emit(self._summary_json(code))
         elif code != BAD_INPUT:
-            typer.echo(self._summary_text(code))
+            print_line(self._summary_text(code))
         return code
 
     def _exit_code(self) -> int:
@@ -458,10 +459,13 @@ def _line(notice: "AlertNotice") -> str:
     word = {AlertState.BEGAN: "ALERT", AlertState.ENDED: "ended", AlertState.PENDING: "pending"}[notice.state]
     tone = {AlertState.BEGAN: _COLORS.get(rule.severity), AlertState.ENDED: "green"}.get(notice.state)
     head = typer.style(f"{word:<7}", fg=tone) if tone is not None and sys.stdout.isatty() else f"{word:<7}"
-    text = f"{clock(notice.time_ms)}  {head}  {notice.group}  {rule.name}: {notice.description}"
-    if notice.state is AlertState.BEGAN:
-        return f"{text}. First: {rule.first_action}."
+    text = f"{notice.group}  {rule.name}: {notice.description}"
     lasted = count(round((notice.time_ms - notice.since_ms) / 1000), "second")
-    if notice.state is AlertState.PENDING:
-        return f"{text}; for {lasted} so far, an alert after {rule.for_s}."
-    return f"{text}; it lasted {lasted}."
+    match notice.state:
+        case AlertState.BEGAN:
+            text += f". First: {rule.first_action}."
+        case AlertState.PENDING:
+            text += f"; for {lasted} so far, an alert after {rule.for_s}."
+        case AlertState.ENDED:
+            text += f"; it lasted {lasted}."
+    return f"{clock(notice.time_ms)}  {head}  {escape_line(text)}"

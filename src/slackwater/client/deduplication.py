@@ -11,7 +11,6 @@ Invariants:
 
 import functools
 import inspect
-import logging
 import os
 import sqlite3
 import threading
@@ -22,9 +21,10 @@ from typing import Final, Protocol, Self, TypeVar
 
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.consumer.workers import UnawaitedHandlerError
+from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 
-log = logging.getLogger("slackwater.client.deduplication")
+log = get_logger("slackwater.client.deduplication")
 TransactionT = TypeVar("TransactionT")
 KEEP_OFFSETS: Final = 100_000  # ten times the records that `Consumer.run` may handle again after a crash
 LOCK_TIMEOUT_S: Final = 60.0

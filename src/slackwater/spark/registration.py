@@ -7,7 +7,6 @@ Invariants:
 - If the workers run another Python, a warning appears before the first query fails.
 """
 
-import logging
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from slackwater.spark.member.control_server import ControlServer
 
-log = logging.getLogger("slackwater.spark")
+log = get_logger("slackwater.spark")
 PYSPARK_PYTHON: Final = "PYSPARK_PYTHON"
 MIN_VERSION: Final = (4, 3)
 _NOT_IN_CLIENT_ID: Final = re.compile(r"[^A-Za-z0-9._-]+")

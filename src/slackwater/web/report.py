@@ -2,7 +2,8 @@
 
 Invariants:
 - The page is self-contained: styles, script and data are in it, and it opens without a network.
-- Text from logs is escaped, and data for the script cannot end the script element.
+- Text from logs is escaped, for HTML and as on a terminal (control characters, bidirectional formatting). Data for the
+  script cannot end the script element.
 - Groups that need action come first, then other findings; healthy groups get one line each.
 - Lines that were not recognised, and sources that would make a verdict more certain, are listed.
 """
@@ -10,7 +11,7 @@ Invariants:
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from html import escape
+from html import escape as escape_html
 from importlib.resources import files
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from slackwater.doctor.timeline.member_timelines import MemberTimeline
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
+from slackwater.escaping import escape_line
 from slackwater.version import __version__
 
 _LEGEND: Final = (
@@ -53,11 +55,11 @@ def report(
     )
     return (
         "<!doctype html>\n"
-        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>\n{_asset('page.css')}</style></head>\n<body><main>\n"
         + "\n".join(body)
-        + f"\n<footer>Made by slackwater {escape(__version__)}. Times are UTC.</footer>\n</main>\n"
+        + f"\n<footer>Made by slackwater {_text(__version__)}. Times are UTC.</footer>\n</main>\n"
         f"<script>\n{_asset('timeline.js')}\n{scripts}</script></body></html>\n"
     )
 
@@ -68,6 +70,11 @@ def _asset(name: str) -> str:
 
 def _report_order(verdict: Verdict) -> tuple[bool, bool, int, str]:
     return not verdict.action_needed, not verdict.storm, -verdict.rebalances, verdict.group
+
+
+def _text(text: str) -> str:
+    """Return a line as HTML."""
+    return escape_html(escape_line(text))
 
 
 def _data(value: object) -> str:
@@ -92,15 +99,15 @@ def _head(title: str, verdicts: Sequence[Verdict]) -> str:
     ends = [verdict.ended_ms for verdict in verdicts if verdict.ended_ms]
     if begins and ends:
         summary += f" From {_when(min(begins))} to {_when(max(ends))}."
-    return f'<h1>{escape(title)}</h1><p class="faint">{escape(summary)}</p>'
+    return f'<h1>{_text(title)}</h1><p class="faint">{_text(summary)}</p>'
 
 
 def _group(verdict: Verdict, at: int) -> str:
-    where = f'<span class="faint">{escape(verdict.cluster)}</span>' if verdict.cluster else ""
-    culprits = f" Caused by <b>{escape(', '.join(verdict.culprits))}</b>." if verdict.culprits else ""
+    where = f'<span class="faint">{_text(verdict.cluster)}</span>' if verdict.cluster else ""
+    culprits = f" Caused by <b>{_text(', '.join(verdict.culprits))}</b>." if verdict.culprits else ""
     parts = [
-        f'<section class="group"><div class="heading"><h2>{escape(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
-        f"<p>{escape(_sentence(CAUSES[verdict.cause].summary))}{culprits}</p>",
+        f'<section class="group"><div class="heading"><h2>{_text(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
+        f"<p>{_text(_sentence(CAUSES[verdict.cause].summary))}{culprits}</p>",
         _related(verdict),
         _figures(verdict),
         _evidence(verdict.evidence),
@@ -126,7 +133,7 @@ def _related(verdict: Verdict) -> str:
         ("Other possible causes", ", ".join(map(_named, verdict.alternatives))),
         ("Alerts", ", ".join(verdict.alerts)),
     )
-    return "".join(f'<p class="faint">{name}: {escape(text)}.</p>' for name, text in shown if text)
+    return "".join(f'<p class="faint">{name}: {_text(text)}.</p>' for name, text in shown if text)
 
 
 def _sentence(text: str) -> str:
@@ -140,7 +147,7 @@ def _named(cause: str) -> str:
 def _badge(verdict: Verdict) -> str:
     tone = "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" else "calm"
     name = _named(verdict.cause) + (" · storm" if verdict.storm else "")
-    return f'<span class="badge {tone}">{escape(name)}</span>'
+    return f'<span class="badge {tone}">{_text(name)}</span>'
 
 
 def _figures(verdict: Verdict) -> str:
@@ -160,8 +167,8 @@ def _evidence(lines: Sequence[EvidenceLine]) -> str:
     if not lines:
         return ""
     rows = "".join(
-        f'<li><b>{escape(line.what)}</b><span class="where">{escape(_when(line.time_ms))} · '
-        f"{escape(line.where or line.source)}</span>{escape(line.line or '')}</li>"
+        f'<li><b>{_text(line.what)}</b><span class="where">{_text(_when(line.time_ms))} · '
+        f"{_text(line.where or line.source)}</span>{_text(line.line or '')}</li>"
         for line in lines
     )
     return f'<h3>Evidence</h3><ul class="evidence">{rows}</ul>'
@@ -172,7 +179,7 @@ def _lag(verdict: Verdict) -> str:
     lag = verdict.lag
     if lag is None:
         return ""
-    largest = f"The lag reached <b>{lag.max_lag:,} records</b> at {escape(_when(lag.max_lag_ms)[11:16])}"
+    largest = f"The lag reached <b>{lag.max_lag:,} records</b> at {_text(_when(lag.max_lag_ms)[11:16])}"
     if lag.by_pauses is None:
         return f"<p>{largest}. Its rebalances stop only the partitions that move; their number is not recorded.</p>"
     share = lag.by_pauses / lag.max_lag
@@ -185,11 +192,11 @@ def _lag(verdict: Verdict) -> str:
 
 
 def _missing(missing: Sequence[str]) -> str:
-    return "".join(f'<p class="faint">Not certain: {escape(text)}.</p>' for text in missing)
+    return "".join(f'<p class="faint">Not certain: {_text(text)}.</p>' for text in missing)
 
 
 def _legend() -> str:
-    shown = "".join(f'<span><i style="background:var(--{tone})"></i>{escape(text)}</span>' for tone, text in _LEGEND)
+    shown = "".join(f'<span><i style="background:var(--{tone})"></i>{_text(text)}</span>' for tone, text in _LEGEND)
     return f'<div class="legend">{shown}</div>'
 
 
@@ -202,20 +209,20 @@ def _prescriptions(prescriptions: Sequence[Prescription]) -> str:
 
 
 def _prescription(prescription: Prescription) -> str:
-    texts = [f"<li>{escape(prescription.what)}"]
+    texts = [f"<li>{_text(prescription.what)}"]
     if prescription.optional:
         texts.append(' <span class="faint">(optional)</span>')
     if prescription.cost not in ("", "none"):
-        texts.append(f'<p class="faint">Cost: {escape(prescription.cost)}</p>')
-    texts += [f'<p class="faint">Caution: {escape(text)}</p>' for text in prescription.caution]
+        texts.append(f'<p class="faint">Cost: {_text(prescription.cost)}</p>')
+    texts += [f'<p class="faint">Caution: {_text(text)}</p>' for text in prescription.caution]
     if prescription.properties:
         blocks = (
-            f"<dt>{escape(library)}</dt><dd><pre>{escape(chr(10).join(lines))}</pre></dd>"
+            f"<dt>{_text(library)}</dt><dd><pre>{chr(10).join(map(_text, lines))}</pre></dd>"
             for library, lines in prescription.properties.items()
         )
         texts.append(f'<dl class="paste">{"".join(blocks)}</dl>')
     if prescription.cites:
-        texts.append(f'<p class="faint">See {escape("; ".join(prescription.cites))}.</p>')
+        texts.append(f'<p class="faint">See {_text("; ".join(prescription.cites))}.</p>')
     return "".join(texts) + "</li>"
 
 
@@ -223,9 +230,9 @@ def _episodes(episodes: Sequence[Episode]) -> str:
     if not episodes:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(episode.kind)}</td><td>{escape(_when(episode.began_ms))}</td>"
-        f'<td>{escape(_lasted(episode.ended_ms - episode.began_ms))}</td><td class="number">{episode.rebalances:,}</td>'
-        f"<td>{escape(', '.join(f'{name} × {count}' for name, count in episode.triggers))}</td></tr>"
+        f"<tr><td>{_text(episode.kind)}</td><td>{_text(_when(episode.began_ms))}</td>"
+        f'<td>{_text(_lasted(episode.ended_ms - episode.began_ms))}</td><td class="number">{episode.rebalances:,}</td>'
+        f"<td>{_text(', '.join(f'{name} × {count}' for name, count in episode.triggers))}</td></tr>"
         for episode in episodes
     )
     return _table("Episodes", ("kind", "from", "duration", "rebalances", "triggers"), rows)
@@ -235,11 +242,11 @@ def _rebalance_table(rebalances: Sequence[RecordedRebalance]) -> str:
     if not rebalances:
         return ""
     rows = "".join(
-        f'<tr><td class="number">{rebalance.generation}</td><td>{escape(_when(rebalance.began_ms))}</td>'
-        f"<td>{escape(_lasted(rebalance.duration_ms))}</td><td>{escape(rebalance.trigger or '?')}"
-        f"{' (follow-up)' if rebalance.follow_up else ''}</td><td>{escape(rebalance.culprit or '')}</td>"
+        f'<tr><td class="number">{rebalance.generation}</td><td>{_text(_when(rebalance.began_ms))}</td>'
+        f"<td>{_text(_lasted(rebalance.duration_ms))}</td><td>{_text(rebalance.trigger or '?')}"
+        f"{' (follow-up)' if rebalance.follow_up else ''}</td><td>{_text(rebalance.culprit or '')}</td>"
         f"<td>{_count(rebalance.members_before)} → {_count(rebalance.members_after)}</td>"
-        f'<td class="faint">{escape(rebalance.evidence or "")}</td></tr>'
+        f'<td class="faint">{_text(rebalance.evidence or "")}</td></tr>'
         for rebalance in rebalances[-200:]
     )
     names = ("generation", "from", "duration", "trigger", "caused by", "members", "evidence")
@@ -248,9 +255,9 @@ def _rebalance_table(rebalances: Sequence[RecordedRebalance]) -> str:
 
 def _healthy(verdicts: Sequence[Verdict]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(verdict.group)}</td><td>{escape(verdict.cluster)}</td><td>{_badge(verdict)}</td>"
+        f"<tr><td>{_text(verdict.group)}</td><td>{_text(verdict.cluster)}</td><td>{_badge(verdict)}</td>"
         f'<td class="number">{verdict.rebalances:,}</td><td class="number">{verdict.confidence:.0%}</td>'
-        f'<td class="faint">{escape("; ".join(verdict.missing))}</td></tr>'
+        f'<td class="faint">{_text("; ".join(verdict.missing))}</td></tr>'
         for verdict in verdicts
     )
     table = _table("Healthy groups", ("group", "cluster", "", "rebalances", "confidence", "not certain"), rows)
@@ -259,7 +266,7 @@ def _healthy(verdicts: Sequence[Verdict]) -> str:
 
 def _unrecognized(files: Sequence[tuple[str, int, str]]) -> str:
     rows = "".join(
-        f'<tr><td>{escape(file)}</td><td class="number">{lines:,}</td><td><code>{escape(example)}</code></td></tr>'
+        f'<tr><td>{_text(file)}</td><td class="number">{lines:,}</td><td><code>{_text(example)}</code></td></tr>'
         for file, lines, example in files
     )
     table = _table("Unrecognised lines about groups", ("file", "lines", "example"), rows)
@@ -267,8 +274,8 @@ def _unrecognized(files: Sequence[tuple[str, int, str]]) -> str:
 
 
 def _table(title: str, names: Sequence[str], rows: str) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    heading = f"<h3>{escape(title)}</h3>" if title else ""
+    head = "".join(f"<th>{_text(name)}</th>" for name in names)
+    heading = f"<h3>{_text(title)}</h3>" if title else ""
     return f'{heading}<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
 
 
@@ -277,7 +284,7 @@ def _table(title: str, names: Sequence[str], rows: str) -> str:
 
 def _timeline(verdict: Verdict) -> dict[str, Any]:
     return {
-        "label": f"Timeline of group {verdict.group}",
+        "label": escape_line(f"Timeline of group {verdict.group}"),
         "from_ms": verdict.began_ms,
         "to_ms": verdict.ended_ms,
         "episodes": [
@@ -320,7 +327,7 @@ def _curve(minutes: Sequence[MinuteStats]) -> list[list[int]]:
 
 
 def _rebalance_title(rebalance: RecordedRebalance) -> str:
-    by = f", caused by {rebalance.culprit}" if rebalance.culprit else ""
+    by = f", caused by {escape_line(rebalance.culprit)}" if rebalance.culprit else ""
     return (
         f"generation {rebalance.generation}: {rebalance.trigger or 'trigger unknown'}{by}\n"
         f"{_when(rebalance.began_ms)}, {_lasted(rebalance.duration_ms)}, "
@@ -330,14 +337,17 @@ def _rebalance_title(rebalance: RecordedRebalance) -> str:
 
 def _timeline_data(timeline: MemberTimeline) -> dict[str, Any]:
     return {
-        "name": timeline.name,
-        "note": timeline.host,
+        "name": escape_line(timeline.name),
+        "note": None if timeline.host is None else escape_line(timeline.host),
         "culprit": timeline.culprit,
         "spans": [
-            {"from_ms": span.began_ms, "to_ms": span.ended_ms, "kind": "member", "title": span.what}
+            {"from_ms": span.began_ms, "to_ms": span.ended_ms, "kind": "member", "title": escape_line(span.what)}
             for span in timeline.spans
         ],
-        "marks": [{"time_ms": marker.time_ms, "kind": marker.kind, "title": marker.what} for marker in timeline.marks],
+        "marks": [
+            {"time_ms": marker.time_ms, "kind": marker.kind, "title": escape_line(marker.what)}
+            for marker in timeline.marks
+        ],
     }
 
 

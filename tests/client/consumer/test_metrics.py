@@ -85,3 +85,11 @@ def test_names_match_recorded_jmx_exporter(kafka: Kafka, release: str, cut_total
     assert {name for name in names if name.startswith(coordinator)} == {
         name for name in recorded if name.startswith(coordinator)
     }
+
+
+def test_exported_client_id_is_escaped() -> None:
+    registry = CollectorRegistry()
+    export(lambda: {MetricName("fetch-total", FETCH_GROUP, "a\n\x1b[2J\u202e"): 1.0}, registry=registry)
+
+    page = generate_latest(registry).decode()
+    assert r'{client_id="a\\x0a\\x1b[2J\\u202e"} 1.0' in page

@@ -10,13 +10,13 @@ Invariants:
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from slackwater.broker.storage.topics import Partition
+from slackwater.escaping import get_logger
 
-log = logging.getLogger("slackwater.broker.fetch")
+log = get_logger("slackwater.broker.fetch")
 _SLOTS_PER_WAIT: Final = 10
 _MAX_SLOT_S: Final = 0.05
 

@@ -12,12 +12,12 @@ Invariants:
 - Events are emitted immediately, to the listeners of this process.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from slackwater.broker.groups.offsets_records import decode_record, encode_records
+from slackwater.escaping import get_logger
 from slackwater.group.coordinator import (
     AppendRecords,
     Coordinator,
@@ -32,7 +32,7 @@ from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.messages import Heartbeat, JoinGroup, Request, Response
 from slackwater.wire.errors import WireError
 
-log = logging.getLogger("slackwater.broker.offsets")
+log = get_logger("slackwater.broker.offsets")
 KeyValue = tuple[bytes, bytes | None]
 LATE_MS: Final = 100  # a timer that is overdue by more waits until the sockets have been read
 MAX_PENDING_RECORDS: Final = 1024  # bounds memory held until a write completes

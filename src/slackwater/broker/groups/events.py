@@ -19,6 +19,7 @@ from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.broker.storage.log.partition_log import AppendOrigin
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Topics
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError
 from slackwater.group.events import GroupEvent
 from slackwater.group.internal_topics import EVENTS_TOPIC
@@ -31,8 +32,8 @@ MAX_BATCH_EVENTS: Final = 256
 EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 EventListener = Callable[[GroupEvent], None]
-log = logging.getLogger("slackwater.broker.groups.events")
-group_log = logging.getLogger("slackwater.broker.groups.coordinator_shell")
+log = get_logger("slackwater.broker.groups.events")
+group_log = get_logger("slackwater.broker.groups.coordinator_shell")
 
 
 class GroupEventStream:

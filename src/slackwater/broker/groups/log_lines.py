@@ -5,11 +5,13 @@ Invariants:
 - Lines are rendered from events alone. State that a line needs from an earlier event (the leader, issued member ids) is
   kept here per group, and removed with the group.
 - Events for which Kafka has no line are only in `__group_events`.
+- Control characters of ids and reasons are escaped, so that an event never makes more lines than its own.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from slackwater.escaping import escape
 from slackwater.group.events import (
     EventKind,
     GenerationFormed,
@@ -46,13 +48,14 @@ class CoordinatorLogLines:
             yield from self._dropped(dropped)
             dropped = []
             for line in self._lines(event):
-                yield self.prefix + line
+                yield self.prefix + escape(line)
         yield from self._dropped(dropped)
 
     def _dropped(self, events: list[GroupEvent]) -> Iterator[str]:
         if events:
             names = ", ".join(str(event.member) for event in events)
-            yield f"{self.prefix}Group {events[0].group} removed dynamic members who haven't joined: [{names}]"
+            line = f"Group {events[0].group} removed dynamic members who haven't joined: [{names}]"
+            yield self.prefix + escape(line)
 
     def _lines(self, event: GroupEvent) -> Iterator[str]:
         known = self._groups.setdefault(event.group, _GroupState())

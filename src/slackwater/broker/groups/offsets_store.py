@@ -8,7 +8,6 @@ Invariants:
   are skipped, and the log says which offsets are lost: the broker starts with what can be read.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -18,13 +17,14 @@ from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionL
 from slackwater.broker.storage.log.salvage import LostRange, read_valid_batches
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Topic, Topics
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch
 from slackwater.wire.records.record import BatchBuilder, decode_records
 
-log = logging.getLogger("slackwater.broker.offsets")
+log = get_logger("slackwater.broker.offsets")
 _CONSEQUENCE: Final = (
     "Some groups may have old or no committed offsets and members: check them with `slackwater groups` before you "
     "start consumers."

@@ -8,14 +8,13 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because every client treats it as final; 
 until its own timeout. The log has the reason.
 """
 
-import logging
-
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-log = logging.getLogger("slackwater.broker")
+log = get_logger("slackwater.broker")
 
 
 def handle(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> None:

@@ -13,16 +13,16 @@ Invariants:
 
 import contextlib
 import fcntl
-import logging
 import os
 import re
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from slackwater.broker.storage.log.files import TEMPORARY, replace_file
+from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 
-log = logging.getLogger("slackwater.broker.storage")
+log = get_logger("slackwater.broker.storage")
 LOCK: Final = ".lock"
 META: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

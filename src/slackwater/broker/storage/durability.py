@@ -8,7 +8,6 @@ Invariants:
 - Without file descriptors for the files to flush, the writes wait until there are some.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -16,11 +15,12 @@ from typing import Final
 from slackwater.broker.slices import RunInThread
 from slackwater.broker.storage.log.flush import DirtyLogs, Flush
 from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.escaping import get_logger
 
 # Called when a write is durable, with the logs whose data may be lost.
 OnDurable = Callable[[frozenset[PartitionLog]], None]
 RETRY_S: Final = 0.1
-log = logging.getLogger("slackwater.broker.storage")
+log = get_logger("slackwater.broker.storage")
 
 
 class Durability:

@@ -13,7 +13,6 @@ Invariants:
 """
 
 import json
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -37,10 +36,11 @@ from slackwater.broker.storage.partition_directory import (
     unfinished_name,
     write_topic_id,
 )
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
-log = logging.getLogger("slackwater.broker.storage.topics")
+log = get_logger("slackwater.broker.storage.topics")
 INTERNAL: Final = frozenset({OFFSETS_TOPIC, EVENTS_TOPIC, TRANSACTIONS_TOPIC})
 FILE: Final = "topics.json"
 MAX_PARTITIONS: Final = 10_000

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slackwater.cli.demo.groups import GroupMonitor, ShownGroup, describe_event
+from slackwater.escaping import escape_line
 from slackwater.group.events import EventKind, GroupEvent
 
 REFRESH_S: Final = 0.1
@@ -205,7 +206,7 @@ class Screen:
             colour = self._colours.setdefault(member.name, _COLOURS[len(self._colours) % len(_COLOURS)])
             line = Text.assemble(
                 "  ",
-                (f"{member.name:<10}", colour),
+                (f"{escape_line(member.name):<10}", colour),
                 (f"{clients.get(member.name, ''):<16}", "dim"),
                 (f"{'static' if member.instance else '':<7}", "dim"),
             )
@@ -222,7 +223,7 @@ class Screen:
         return (
             Text(f"{event.time_ms / 1000 - self._started:6.1f} s", style="dim"),
             Text(f"{event.group:<14}", style="dim"),
-            Text(describe_event(event), style=style),
+            Text(escape_line(describe_event(event)), style=style),
         )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
-from slackwater.cli.printing import count, emit, table, warn
+from slackwater.cli.printing import count, emit, print_line, table, warn
 from slackwater.group.errors import BrokerError, Error
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def delete(
         described = admin.describe_groups(group, find_generation=False)
         offsets = {row.group_id: len(admin.committed(row.group_id)) for row in described}
         if not as_json:
-            typer.echo(f"{'Would delete' if dry_run else 'Deleting'} {count(len(described), 'group')}:")
+            print_line(f"{'Would delete' if dry_run else 'Deleting'} {count(len(described), 'group')}:")
             table(
                 ["GROUP", "STATE", "MEMBERS", "OFFSETS"],
                 ([row.group_id, row.state, len(row.members), offsets[row.group_id]] for row in described),
@@ -50,7 +50,7 @@ def delete(
                 }
             )
     elif not dry_run:
-        typer.echo(f"Deleted {count(len(errors) - len(failed), 'group')}.")
+        print_line(f"Deleted {count(len(errors) - len(failed), 'group')}.")
     for error in failed.values():
         warn(str(error))
     if failed:
@@ -111,7 +111,7 @@ def delete_offsets(
                 }
             )
     elif not dry_run and offsets:
-        typer.echo(f"Deleted {count(len(offsets) - len(failed), 'offset')} of group {group}.")
+        print_line(f"Deleted {count(len(offsets) - len(failed), 'offset')} of group {group}.")
     for partition, error in failed.items():
         reason = "a member reads this topic" if error is Error.GROUP_SUBSCRIBED_TO_TOPIC else error.name
         warn(f"the offset of {partition} was not deleted: {reason}.")
@@ -121,7 +121,7 @@ def delete_offsets(
 
 def _show_offsets(group: str, offsets: dict["TopicPartition", int], *, dry_run: bool) -> None:
     if not offsets:
-        typer.echo(f"Group {group} has no committed offsets of these topics.")
+        print_line(f"Group {group} has no committed offsets of these topics.")
         return
-    typer.echo(f"{'Would delete' if dry_run else 'Deleting'} {count(len(offsets), 'offset')} of group {group}:")
+    print_line(f"{'Would delete' if dry_run else 'Deleting'} {count(len(offsets), 'offset')} of group {group}:")
     table(["TOPIC", "PARTITION", "COMMITTED"], ([*partition, offset] for partition, offset in offsets.items()))

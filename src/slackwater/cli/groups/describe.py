@@ -19,7 +19,7 @@ from slackwater.cli.groups.formatting import (
     waiting_text,
 )
 from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, open_admin
-from slackwater.cli.printing import emit, facts, heading, table
+from slackwater.cli.printing import emit, facts, heading, print_line, table
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def describe(
             emit(_json(description, rows, members=members, offsets=offsets, lag=bool(state or offsets)))
             continue
         if number:
-            typer.echo()
+            print_line()
         _show(description, rows, state=state, members=members, offsets=offsets)
     if not described and not as_json:
-        typer.echo("There are no groups.")
+        print_line("There are no groups.")
 
 
 def _all_groups(admin: object) -> list[str]:
@@ -89,16 +89,16 @@ def _show(group: "GroupDescription", rows: list["GroupOffset"], *, state: bool, 
         _show_state(group, rows)
     if members and group.members:
         if state:
-            typer.echo()
+            print_line()
         _show_members(group)
     elif members and not state:
-        typer.echo("No members.")
+        print_line("No members.")
     if offsets and rows:
         if state or members:
-            typer.echo()
+            print_line()
         _show_offsets(group, rows)
     elif offsets and not state:
-        typer.echo("No committed offsets and no assigned partitions.")
+        print_line("No committed offsets and no assigned partitions.")
 
 
 def _show_state(group: "GroupDescription", rows: list["GroupOffset"]) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from slackwater.cli.groups.formatting import broker_json, broker_name, total_lag
 from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, open_admin
-from slackwater.cli.printing import emit, table, warn
+from slackwater.cli.printing import emit, print_line, table, warn
 
 if TYPE_CHECKING:
     from slackwater.client.admin import Admin, GroupDescription, GroupListing, GroupOffset
@@ -44,7 +44,7 @@ def list_(
         for row in rows:
             emit(row)
     elif not rows:
-        typer.echo("There are no matching groups." if state or type_ else "There are no groups.")
+        print_line("There are no matching groups." if state or type_ else "There are no groups.")
     else:
         _show(rows, lag=lag)
     if failed:

@@ -6,7 +6,7 @@ import typer
 
 from slackwater.cli.groups.formatting import partitions_text
 from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
-from slackwater.cli.printing import count, emit, table, warn
+from slackwater.cli.printing import count, emit, print_line, table, warn
 from slackwater.group.errors import BrokerError, Error, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def remove_members(
             emit(_json(group, member, errors[member.member_id], removed=not dry_run))
     elif not dry_run and selected:
         done = sum(error is Error.NONE for error in errors.values())
-        typer.echo(f"Removed {count(done, 'member')} of group {group}.")
+        print_line(f"Removed {count(done, 'member')} of group {group}.")
     failed = {member_id: error for member_id, error in errors.items() if error is not Error.NONE}
     for member_id, error in failed.items():
         warn(f"{member_id} was not removed: {error.name}.")
@@ -81,9 +81,9 @@ def _select(group: "GroupDescription", members: list[str], instances: list[str])
 
 def _show(selected: list["MemberDescription"], group: str, *, dry_run: bool) -> None:
     if not selected:
-        typer.echo(f"Group {group} has no members.")
+        print_line(f"Group {group} has no members.")
         return
-    typer.echo(f"{'Would remove' if dry_run else 'Removing'} {count(len(selected), 'member')} of group {group}:")
+    print_line(f"{'Would remove' if dry_run else 'Removing'} {count(len(selected), 'member')} of group {group}:")
     table(
         ["CLIENT", "INSTANCE", "HOST", "PARTITIONS", "MEMBER"],
         (
@@ -98,12 +98,12 @@ def _show(selected: list["MemberDescription"], group: str, *, dry_run: bool) -> 
         ),
     )
     if not all(member.is_static for member in selected):
-        typer.echo(
+        print_line(
             "A dynamic member whose process is running rejoins with a new member id, after another rebalance. "
             "To keep it out, stop its process."
         )
     if any(member.is_static for member in selected):
-        typer.echo("A static member rejoins only if its process is running.")
+        print_line("A static member rejoins only if its process is running.")
 
 
 def _json(group: str, member: "MemberDescription", error: Error, *, removed: bool) -> dict[str, object]:

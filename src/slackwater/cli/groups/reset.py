@@ -8,7 +8,7 @@ import typer
 
 from slackwater.cli.groups.offset_lines import format_offsets, read_offsets
 from slackwater.cli.options import AsJson, Bootstrap, ConfigFile, DryRun, Yes, confirm, open_admin
-from slackwater.cli.printing import count, emit, table
+from slackwater.cli.printing import count, emit, print_line, table
 from slackwater.cli.times import datetime_ms, duration_ms
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
@@ -81,7 +81,7 @@ def reset_offsets(
         for change in changes:
             emit(_json(group, change, done=not dry_run))
     elif not dry_run:
-        typer.echo(f"Moved {count(len(changes), 'offset')} of group {group}.")
+        print_line(f"Moved {count(len(changes), 'offset')} of group {group}.")
 
 
 def _target(
@@ -137,7 +137,7 @@ def _scope(words: list[str]) -> tuple[list[str], list[TopicPartition]]:
 
 def _show(changes: list["OffsetChange"], group: str, *, dry_run: bool) -> None:
     noted = any(change.note for change in changes)
-    typer.echo(f"{'Would move' if dry_run else 'Moving'} {count(len(changes), 'offset')} of group {group}:")
+    print_line(f"{'Would move' if dry_run else 'Moving'} {count(len(changes), 'offset')} of group {group}:")
     table(
         ["TOPIC", "PARTITION", "FROM", "TO", "CHANGE", *(["NOTE"] if noted else [])],
         (

@@ -7,7 +7,6 @@ Invariants:
 """
 
 import itertools
-import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -28,11 +27,12 @@ from slackwater.client.config import ADMIN_SETTINGS, cluster_config, parse_setti
 from slackwater.client.network.cluster import BrokerNode, Cluster, TopicMetadata
 from slackwater.client.network.offsets import OffsetAndTimestamp, list_offsets
 from slackwater.client.network.thread import NetworkThread
+from slackwater.escaping import get_logger
 from slackwater.group.errors import Error, SlackwaterError
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
 
-log = logging.getLogger("slackwater.client.admin")
+log = get_logger("slackwater.client.admin")
 T = TypeVar("T")
 _numbers = itertools.count(1)
 

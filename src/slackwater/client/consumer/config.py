@@ -1,7 +1,6 @@
 """Turns consumer settings into the configuration of the consumer's parts."""
 
 import itertools
-import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -11,12 +10,13 @@ from slackwater.client.config.parsing import expand_variables
 from slackwater.client.consumer.fetcher import FetcherConfig
 from slackwater.client.network.fetch import FetchOptions
 from slackwater.client.network.offsets import EARLIEST, LATEST
+from slackwater.escaping import get_logger
 from slackwater.group.assignors import Assignor, assignor
 from slackwater.group.errors import UsageError
 from slackwater.group.member import MemberConfig
 from slackwater.settings import Value
 
-log = logging.getLogger("slackwater.client.consumer.consumer")
+log = get_logger("slackwater.client.consumer.consumer")
 STRATEGY: Final = "partition.assignment.strategy"
 _client_numbers = itertools.count(1)
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")

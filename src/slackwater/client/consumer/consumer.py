@@ -14,7 +14,6 @@ Invariants:
 """
 
 import asyncio
-import logging
 import re
 import sys
 import threading
@@ -46,6 +45,7 @@ from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.errors import ClientClosedError, ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import OffsetAndMetadata
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from slackwater.client.consumer.workers import Handler
 
-log = logging.getLogger("slackwater.client.consumer.consumer")
+log = get_logger("slackwater.client.consumer.consumer")
 CLOSE_TIMEOUT_S: Final = 30.0
 _NO_LIMIT: Final = 2**31 - 1
 

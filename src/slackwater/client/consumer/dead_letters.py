@@ -1,6 +1,5 @@
 """Writes records whose handler failed to the dead-letter topic, on its own thread."""
 
-import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -9,10 +8,11 @@ from typing import Final
 
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.producer import Producer, RecordMetadata, UnknownTopicError
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, SlackwaterError, UsageError
 from slackwater.group.work.effects import WriteDeadLetter
 
-log = logging.getLogger("slackwater.client.consumer.runner")
+log = get_logger("slackwater.client.consumer.runner")
 MAX_BLOCK_MS: Final = 10_000
 JOIN_TIMEOUT_S: Final = 1.0
 

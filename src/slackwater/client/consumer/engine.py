@@ -10,7 +10,6 @@ Invariants:
 - A long poll counts as polling all the time.
 """
 
-import logging
 import threading
 import time
 from collections import deque
@@ -45,6 +44,7 @@ from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.maintenance import run_maintenance
 from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import AnchoredClock
+from slackwater.escaping import get_logger
 from slackwater.group.errors import PeerError, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import (
@@ -61,7 +61,7 @@ from slackwater.group.topic_partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-log = logging.getLogger("slackwater.client.consumer.consumer")
+log = get_logger("slackwater.client.consumer.consumer")
 T = TypeVar("T")
 _MAX_WAIT_S: Final = 3600.0
 _EVENTS_TIMEOUT_S: Final = 1.0

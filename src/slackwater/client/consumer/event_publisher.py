@@ -8,7 +8,6 @@ Invariants:
 """
 
 import asyncio
-import logging
 from collections import deque
 from typing import Final
 
@@ -16,6 +15,7 @@ from slackwater.client.errors import NetworkError
 from slackwater.client.network.cluster import LAST_PRODUCE_VERSION_BY_NAME, Cluster
 from slackwater.client.network.thread import NetworkThread
 from slackwater.client.producer.partitioner import partition_for_key
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.events import GroupEvent
 from slackwater.group.internal_topics import EVENTS_TOPIC
@@ -24,7 +24,7 @@ from slackwater.wire.messages.produce import PartitionProduceData, ProduceReques
 from slackwater.wire.records.record import Record, encode_batch
 from slackwater.wire.schema import NO_UUID
 
-log = logging.getLogger("slackwater.client.events")
+log = get_logger("slackwater.client.events")
 MAX_PENDING: Final = 1_000
 MAX_BATCH: Final = 100
 _MAX_ATTEMPTS: Final = 5

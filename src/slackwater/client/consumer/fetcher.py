@@ -8,7 +8,6 @@ Invariants:
   errors wait for the application's next poll; their partitions are not fetched before.
 """
 
-import logging
 import threading
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -32,11 +31,12 @@ from slackwater.client.network.fetch_session import FetchSessionHandler
 from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.offsets import LATEST, OffsetAndTimestamp, list_offsets_once
 from slackwater.client.network.thread import EarliestTimer, NetworkThread
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, PeerError, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.messages.fetch import FetchResponse, PartitionData
 
-log = logging.getLogger("slackwater.client.consumer.fetcher")
+log = get_logger("slackwater.client.consumer.fetcher")
 
 
 class NoOffsetForPartitionError(SlackwaterError):

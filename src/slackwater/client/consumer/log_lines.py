@@ -2,7 +2,7 @@
 
 Slackwater's own lines report what Java's do not: the start with the settings that differ from their defaults, the
 length of a poll delay, and slow listeners. Every line is a template of the doctor (`doctor/templates/java.py`).
-Lines are logged in the order of the events.
+Lines are logged in the order of the events. Control characters of ids and reasons are escaped.
 """
 
 import logging
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from slackwater.client.config import CONSUMER_SETTINGS, format_setting
+from slackwater.escaping import escape, get_logger
 from slackwater.group.errors import Error
 from slackwater.group.events import (
     CoordinatorChanged,
@@ -28,7 +29,7 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
 from slackwater.version import __version__
 
-log = logging.getLogger("slackwater.client.consumer.consumer")
+log = get_logger("slackwater.client.consumer.consumer")
 POLL_TIMEOUT: Final = (
     "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer than the "
     "configured max.poll.interval.ms, which typically implies that the poll loop is spending too much time processing "
@@ -50,7 +51,7 @@ Line = tuple[int, str]
 def consumer_prefix(client_id: str, group_id: str, instance_id: str | None = None) -> str:
     """Return the prefix of every line of a consumer."""
     instance = f"instanceId={instance_id}, " if instance_id else ""
-    return f"[Consumer {instance}clientId={client_id}, groupId={group_id or 'null'}] "
+    return escape(f"[Consumer {instance}clientId={client_id}, groupId={group_id or 'null'}] ")
 
 
 class LogLines:
@@ -65,7 +66,7 @@ class LogLines:
         if not log.isEnabledFor(logging.WARNING):
             return
         for level, line in self._event_lines(event):
-            log.log(level, "%s%s", self._prefix, line)
+            log.log(level, "%s%s", self._prefix, escape(line))
 
     def log_start(self, settings: Mapping[str, Value], assignors: Iterable[str]) -> None:
         """Log the start and every setting that differs from its default; secrets are hidden."""
@@ -74,15 +75,15 @@ class LogLines:
         for name, value in sorted(values.items()):
             setting = CONSUMER_SETTINGS.get(name)
             if setting is None or value != setting.default:
-                log.info("%sConfigured with %s = %s", self._prefix, name, format_setting(name, value))
+                log.info("%sConfigured with %s = %s", self._prefix, name, escape(format_setting(name, value)))
 
     def log_subscription(self, topics: Iterable[str]) -> None:
         """Log a subscription to topics."""
-        log.info("%sSubscribed to topic(s): %s", self._prefix, ", ".join(topics))
+        log.info("%sSubscribed to topic(s): %s", self._prefix, escape(", ".join(topics)))
 
     def log_pattern_subscription(self, pattern: str) -> None:
         """Log a subscription to a pattern."""
-        log.info("%sSubscribed to pattern: '%s'", self._prefix, pattern)
+        log.info("%sSubscribed to pattern: '%s'", self._prefix, escape(pattern))
 
     def log_close(self) -> None:
         """Log that the application closed the consumer."""
@@ -92,7 +93,7 @@ class LogLines:
         """Log a request when it is sent, and its response when it arrives."""
         if log.isEnabledFor(logging.INFO):
             for level, line in self._request_lines(request, response):
-                log.log(level, "%s%s", self._prefix, line)
+                log.log(level, "%s%s", self._prefix, escape(line))
 
     def _request_lines(self, request: MemberRequest, response: MemberResponse | None) -> Iterator[Line]:
         match request, response:

@@ -12,7 +12,6 @@ Invariants:
 """
 
 import asyncio
-import logging
 import random
 import threading
 from collections import deque
@@ -25,6 +24,7 @@ from slackwater.client.network.connection import BrokerConnection
 from slackwater.client.network.group_apis import api_of, from_wire, to_wire, version_of
 from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import Clock
+from slackwater.escaping import get_logger
 from slackwater.group.assignors import TopicInfo
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.events import GroupEvent
@@ -46,7 +46,7 @@ from slackwater.group.member import (
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.topic_partition import TopicPartition
 
-log = logging.getLogger("slackwater.client.consumer.membership")
+log = get_logger("slackwater.client.consumer.membership")
 OnCommit = Callable[[SlackwaterError | None], None]
 _JITTER: Final = 0.2
 _MISSING: Final = frozenset({Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID, Error.LEADER_NOT_AVAILABLE})

@@ -5,7 +5,7 @@ Invariants:
 - The group member measures itself (group.member); fetch metrics are measured here.
 - Prometheus names are those of the JMX exporter without rules: `kafka_consumer_<group>_<name>{client_id="..."}`.
   Characters that Prometheus does not allow become underscores. Release 0 of the exporter keeps the suffix `_total`,
-  release 1 drops it: `cut_total` does the same.
+  release 1 drops it: `cut_total` does the same. Control characters of a client id are escaped.
 """
 
 import re
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from slackwater.escaping import escape
 from slackwater.group.member.metrics import SampledStat
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class PrometheusCollector:
                 family = families.get(text)
                 if family is None:
                     family = families[text] = Metric(text, f"{name.name} ({name.group})", "unknown")
-                family.add_sample(text, {"client_id": name.client_id}, value)
+                family.add_sample(text, {"client_id": escape(name.client_id)}, value)
         yield from families.values()
 
 

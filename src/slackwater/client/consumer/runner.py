@@ -18,7 +18,6 @@ Invariants:
   record that was not handled.
 """
 
-import logging
 import random
 import signal
 import threading
@@ -38,6 +37,7 @@ from slackwater.client.consumer.rebalance_listener import AnyListener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.consumer.run_context import RunContext
 from slackwater.client.consumer.workers import Handler, UnawaitedHandlerError, deserialize_first, make_workers
+from slackwater.escaping import get_logger
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.member import Wakeup
 from slackwater.group.messages import OffsetToCommit
@@ -56,7 +56,7 @@ from slackwater.group.work.effects import (
 )
 from slackwater.group.work.scheduler import WorkScheduler
 
-log = logging.getLogger("slackwater.client.consumer.runner")
+log = get_logger("slackwater.client.consumer.runner")
 Effects = list[WorkEffect[ConsumerRecord]]
 Scheduler = WorkScheduler[ConsumerRecord]
 POLL_TIMEOUT_S: Final = 1.0

@@ -10,7 +10,6 @@ Invariants:
 
 import asyncio
 import inspect
-import logging
 import queue
 import threading
 import time
@@ -19,10 +18,11 @@ from typing import Final, Protocol, TypeGuard
 
 from slackwater.client.consumer.deserialization import Deserialize
 from slackwater.client.consumer.records import ConsumerRecord
+from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 from slackwater.group.work.effects import StartTask
 
-log = logging.getLogger("slackwater.client.consumer.runner")
+log = get_logger("slackwater.client.consumer.runner")
 JOIN_TIMEOUT_S: Final = 1.0
 
 Handler = Callable[[ConsumerRecord], object]

@@ -10,7 +10,6 @@ Invariants:
 """
 
 import asyncio
-import logging
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ from typing import Final, Self, TypeVar
 
 from slackwater.client.errors import NetworkError
 from slackwater.client.network.connection import BrokerConnection, ConnectionSecurity, Plaintext
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.wire.messages.metadata import (
     MetadataRequest,
@@ -28,7 +28,7 @@ from slackwater.wire.messages.metadata import (
 )
 from slackwater.wire.schema import NO_UUID, Request, Response
 
-log = logging.getLogger("slackwater.client.network.cluster")
+log = get_logger("slackwater.client.network.cluster")
 R = TypeVar("R", bound=Response)
 DATA: Final = "data"
 COORDINATOR: Final = "coordinator"

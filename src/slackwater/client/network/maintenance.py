@@ -8,15 +8,15 @@ Invariants:
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.thread import NetworkThread
+from slackwater.escaping import get_logger
 from slackwater.group.errors import SlackwaterError
 
-log = logging.getLogger("slackwater.client.network.maintenance")
+log = get_logger("slackwater.client.network.maintenance")
 IDLE_CHECK_S: Final = 10.0
 
 

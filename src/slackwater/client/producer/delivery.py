@@ -7,18 +7,18 @@ Invariants:
 - Callbacks run in the order of the records, those of a future before `on_delivery`.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from slackwater.escaping import get_logger
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.batch import NO_TIMESTAMP
 
-log = logging.getLogger("slackwater.client.producer")
+log = get_logger("slackwater.client.producer")
 NO_OFFSET: Final = -1
 
 

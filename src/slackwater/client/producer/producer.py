@@ -8,7 +8,6 @@ Invariants:
 
 import asyncio
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from slackwater.client.producer.accumulator import Accumulator
 from slackwater.client.producer.delivery import OnDelivery, RecordMetadata
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner
 from slackwater.client.producer.sender import Sender, SenderConfig
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
@@ -33,7 +33,7 @@ from slackwater.wire.errors import WireError
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import NO_HEADERS, Header, pack_headers
 
-log = logging.getLogger("slackwater.client.producer")
+log = get_logger("slackwater.client.producer")
 _numbers = itertools.count(1)
 _CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}

@@ -17,7 +17,6 @@ Invariants:
 """
 
 import asyncio
-import logging
 import random
 import threading
 from collections import defaultdict
@@ -30,6 +29,7 @@ from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.thread import EarliestTimer, NetworkThread
 from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, PartitionQueue, ProducerBatch
 from slackwater.client.producer.delivery import BatchOutcome
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import PRODUCE
@@ -44,7 +44,7 @@ from slackwater.wire.messages.produce import (
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
-log = logging.getLogger("slackwater.client.producer")
+log = get_logger("slackwater.client.producer")
 _JITTER: Final = 0.2
 # After these errors an idempotent producer does not know what was written, and restarts its sequences.
 _RESTARTS_SEQUENCES: Final = frozenset(

@@ -6,15 +6,15 @@ Invariants:
 """
 
 import json
-import logging
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from slackwater.escaping import get_logger
 from slackwater.spark.member.control_server import ControlAddress, parse_message
 
-log = logging.getLogger("slackwater.spark.member.query_member")
+log = get_logger("slackwater.spark.member.query_member")
 CONNECT_TIMEOUT_S: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 

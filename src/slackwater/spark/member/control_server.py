@@ -21,7 +21,6 @@ Invariants:
 import contextlib
 import hmac
 import json
-import logging
 import queue
 import secrets
 import socket
@@ -32,7 +31,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-log = logging.getLogger("slackwater.spark.member.control_server")
+from slackwater.escaping import get_logger
+
+log = get_logger("slackwater.spark.member.control_server")
 
 LOOPBACK: Final = "127.0.0.1"
 SEND_TIMEOUT_S: Final = 5

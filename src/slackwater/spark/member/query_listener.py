@@ -8,7 +8,6 @@ Invariants:
 """
 
 import json
-import logging
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -24,9 +23,10 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
+from slackwater.escaping import get_logger
 from slackwater.spark.member.control_server import ControlServer
 
-log = logging.getLogger("slackwater.spark.member.query_listener")
+log = get_logger("slackwater.spark.member.query_listener")
 
 POLL_S: Final = 0.5
 # Logical operators that keep state between batches if their input is a stream.

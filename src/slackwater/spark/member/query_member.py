@@ -10,7 +10,6 @@ Invariants:
   Spark's next call.
 """
 
-import logging
 import os
 import threading
 from collections import deque
@@ -34,6 +33,7 @@ from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.maintenance import run_maintenance
 from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import Clock
+from slackwater.escaping import get_logger
 from slackwater.group.batches.effects import (
     BatchEffect,
     BatchEvent,
@@ -61,7 +61,7 @@ from slackwater.spark.member.control_client import ControlClient
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.options import SourceOptions
 
-log = logging.getLogger("slackwater.spark.member.query_member")
+log = get_logger("slackwater.spark.member.query_member")
 REBALANCE_METRICS: Final = (
     "rebalance-latency-avg",
     "rebalance-latency-max",

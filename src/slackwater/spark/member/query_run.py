@@ -7,7 +7,6 @@ Invariants:
 - After `fix_end_offsets`, later records are ignored.
 """
 
-import logging
 import threading
 import time
 import uuid
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from slackwater.client.errors import ClientTimeoutError
 from slackwater.clock import AnchoredClock
+from slackwater.escaping import get_logger
 from slackwater.group.batches.batch_limits import BatchLimits
 from slackwater.group.batches.config import BatchConfig, DataLossError, Handover
 from slackwater.group.batches.effects import BatchEffect
@@ -31,7 +31,7 @@ from slackwater.spark.source.offset_json import batch_from_spark_offsets
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
 
-log = logging.getLogger("slackwater.spark.member.query_member")
+log = get_logger("slackwater.spark.member.query_member")
 MAX_IDLE_WAIT_S: Final = 0.15
 MIN_IDLE_WAIT_S: Final = 0.01
 FIRST_ASSIGNMENT_S: Final = 60.0

@@ -5,7 +5,6 @@ Invariants:
 - Data loss is an error with failOnDataLoss, otherwise a warning.
 """
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -14,10 +13,11 @@ from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.fetch import FetchedData, FetchOptions
 from slackwater.client.network.range_reader import RangeReader
 from slackwater.client.network.thread import NetworkThread
+from slackwater.escaping import get_logger
 from slackwater.group.batches.config import DataLossError
 from slackwater.group.offset_range import OffsetRange
 
-log = logging.getLogger("slackwater.spark.source.fetching")
+log = get_logger("slackwater.spark.source.fetching")
 DEFAULT_FETCH_BYTES: Final = 8 << 20  # about ten thousand rows; smaller Arrow batches have more overhead than content
 _EXTRA_TIMEOUT_S: Final = 30.0
 """The reader reports its own timeout first; this one only ends a task whose network thread hangs."""

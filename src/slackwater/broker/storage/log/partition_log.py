@@ -14,7 +14,6 @@ request's buffer. A read-only buffer is copied first.
 """
 
 import contextlib
-import logging
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -38,11 +37,12 @@ from slackwater.broker.storage.log.producer_state import (
 from slackwater.broker.storage.log.recovery import Recovered, TruncatedTail, recover
 from slackwater.broker.storage.log.segment import Segment
 from slackwater.broker.storage.log.validation import Rejection, rejection, split
+from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, TimestampType
 from slackwater.wire.records.compression import Buffer
 
-log = logging.getLogger("slackwater.broker.storage.log")
+log = get_logger("slackwater.broker.storage.log")
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3

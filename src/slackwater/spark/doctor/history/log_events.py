@@ -6,6 +6,7 @@ Invariants:
 - The trigger of a rebalance comes from the reason in its line, and from the client's part of the reason if it has one.
 - A client's line without a timestamp, and a setting that a broker prints when it starts, have the time of the line
   before it in the same file, or else of the first one after it in the same block.
+- Values that our broker and clients have escaped are unescaped, after lists have been split.
 - A relevant line that no template matches, and one that is too long, becomes a row without a template. A record or
   group event in JSON becomes a row with its kind in place of the template.
 """
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE, FLAG, LIST, LONG, TEXT, OtherEventKind
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.wording import CompiledTemplate, TemplateSet
+from slackwater.escaping import unescape
 from slackwater.group.events import EventKind, EventSource
 from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
 from slackwater.spark.doctor.history.lines import TEMPLATES, LogLine
@@ -193,7 +195,15 @@ def _event_columns(template: CompiledTemplate, values: Columns, lines: Sequence[
             number if number is not None or partitions is None else len(partitions)
             for number, partitions in zip(counts, columns["partitions"], strict=True)
         ]
+    if any("\\" in line.text for line in lines):
+        columns = {name: [_unescape(value) for value in column] for name, column in columns.items()}
     return columns
+
+
+def _unescape(value: Any) -> Any:
+    if isinstance(value, list):
+        return [unescape(item) for item in value]
+    return unescape(value) if isinstance(value, str) else value
 
 
 def _time_ms(head: str | None, line: LogLine, zone: str) -> int | None:
