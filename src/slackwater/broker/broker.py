@@ -21,7 +21,7 @@ from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.fetching.delayed_fetches import DelayedFetches
 from slackwater.broker.fetching.sessions import FetchSessions
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
-from slackwater.broker.groups.events import EVENTS_RETENTION_MS, GroupEventStream
+from slackwater.broker.groups.events import EVENTS_TOPIC_SETTINGS, GroupEventStream
 from slackwater.broker.groups.group_metrics import GroupMetrics
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
 from slackwater.broker.handlers import SUPPORTED_APIS
@@ -172,8 +172,9 @@ class Broker:
             return self.create_offsets_topic()
         if name == TRANSACTIONS_TOPIC:
             raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, "This broker has no transactions.")
-        own = {"retention.ms": str(EVENTS_RETENTION_MS)} if name == EVENTS_TOPIC else {}
-        return self.topics.create(name, 1 if own else self.settings.number("num.partitions"), own)
+        if name == EVENTS_TOPIC:
+            return self.topics.create(name, 1, EVENTS_TOPIC_SETTINGS)
+        return self.topics.create(name, self.settings.number("num.partitions"), {})
 
     def connection_closed(self, connection: Connection) -> None:
         """Drop the waiting fetch of a closed connection."""

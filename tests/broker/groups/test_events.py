@@ -146,3 +146,33 @@ def test_failing_listener_does_not_affect_others(tmp_path: Path, monkeypatch: py
     stream.events.subscribe(received.append)
     stream.publish(2)
     assert (len(received), stream.written) == (2, 2)
+
+
+def test_events_topic_is_limited_by_size_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = EventStreamFixture(tmp_path, monkeypatch)
+    stream.publish(1)
+    topic = stream.topics.get(EVENTS_TOPIC)
+    assert topic is not None
+    log = topic.partitions[0].log
+    assert (log.config.retention_ms, log.config.retention_bytes, log.config.segment_bytes) == (
+        7 * 24 * 3_600_000,
+        256 << 20,
+        32 << 20,
+    )
+
+
+def test_oldest_events_are_deleted_above_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        module, "EVENTS_TOPIC_SETTINGS", {"retention.ms": "-1", "retention.bytes": "8000", "segment.bytes": "1000"}
+    )
+    stream = EventStreamFixture(tmp_path, monkeypatch)
+    for _ in range(200):
+        stream.publish(1)
+        stream.pass_time(1.0)
+    topic = stream.topics.get(EVENTS_TOPIC)
+    assert topic is not None
+    log = topic.partitions[0].log
+    assert log.size > 40_000
+    assert log.delete_expired_segments(1)
+    assert 8_000 <= log.size < 9_000
+    assert log.log_end_offset == 200

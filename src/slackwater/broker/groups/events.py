@@ -3,7 +3,8 @@
 Invariants:
 - All listeners get the same events, in the order of the coordinator's decisions.
 - `__group_events` has one partition, which keeps that order. The key is the group, the value the event as JSON. The
-  events of one event loop iteration are one batch. If the disk fails, the batch is lost, but no response.
+  events of one event loop iteration are one batch. If the disk fails, the batch is lost, but no response. Retention
+  limits the topic by time and by size.
 - Listeners are called immediately. The log and the topic are written at the end of the iteration, except in a burst:
   the events of a thousand joins are written after the burst, or after a second, in parts, so that no join waits for
   them. A clean stop, and every request that reads a group or its events, writes all pending events first.
@@ -29,7 +30,11 @@ MAX_IMMEDIATE: Final = 64
 BURST_PAUSE_S: Final = 0.1
 MAX_DELAY_S: Final = 1.0
 MAX_BATCH_EVENTS: Final = 256
-EVENTS_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
+EVENTS_TOPIC_SETTINGS: Final = {
+    "retention.ms": str(7 * 24 * 60 * 60 * 1000),
+    "retention.bytes": str(256 << 20),
+    "segment.bytes": str(32 << 20),  # retention deletes whole segments
+}
 
 EventListener = Callable[[GroupEvent], None]
 log = get_logger("slackwater.broker.groups.events")
@@ -131,7 +136,7 @@ class GroupEventStream:
         topic = self._topics.get(EVENTS_TOPIC)
         try:
             if topic is None:
-                topic = self._topics.create(EVENTS_TOPIC, 1, {"retention.ms": str(EVENTS_RETENTION_MS)})
+                topic = self._topics.create(EVENTS_TOPIC, 1, EVENTS_TOPIC_SETTINGS)
         except (OSError, BrokerError) as error:
             log.warning("Lost %d group events: cannot create %s: %s", len(events), EVENTS_TOPIC, error)
             return
