@@ -58,6 +58,15 @@ func toJSON(r *kgo.Record) map[string]any {
 	}
 }
 
+func (d *driver) initTransactions(id string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(d.bootstrap), kgo.TransactionalID(id))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.BeginTransaction()
+}
+
 func (d *driver) produce(ctx context.Context, c command) (any, error) {
 	partitioner := kgo.StickyKeyPartitioner(nil)
 	records := []*kgo.Record{}

@@ -143,6 +143,9 @@ public final class ClientDriver {
                 return closed.snapshot();
             case "loop":
                 return loop(topic, group, command.get("end").asText());
+            case "init_transactions":
+                initTransactions(command.get("transactional_id").asText());
+                return null;
             case "produce":
                 return produce(topic, command.get("records"), command.get("codec").asText());
             case "read":
@@ -371,6 +374,14 @@ public final class ClientDriver {
     }
 
     // --- records ---------------------------------------------------------------------------------------------------
+
+    private void initTransactions(String id) {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "transactional.id", id);
+        try (KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+        }
+    }
 
     private List<List<Long>> produce(String topic, JsonNode records, String codec) throws Exception {
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "compression.type", codec);

@@ -164,7 +164,7 @@ class Broker:
         """Return the settings of a topic that `topics.json` has lost."""
         if name == OFFSETS_TOPIC:
             return self._offsets_topic_settings()
-        return {"retention.ms": str(EVENTS_RETENTION_MS)} if name == EVENTS_TOPIC else KEEP_RECORDS
+        return EVENTS_TOPIC_SETTINGS if name == EVENTS_TOPIC else KEEP_RECORDS
 
     def auto_create(self, name: str) -> Topic:
         """Create a topic that a client has requested."""

@@ -80,10 +80,13 @@ def test_other_key_types_are_rejected(tmp_path: Path, version: int, key_type: in
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_are_rejected_with_a_message(tmp_path: Path, version: int) -> None:
+def test_transactions_are_rejected_with_a_message(
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
     with QuietBroker(tmp_path) as broker:
         (coordinator,) = find(broker.connect(), version, "tx", key_type=TRANSACTION)
-    assert (coordinator.error_code, coordinator.error_message) == (Error.INVALID_REQUEST, NO_TRANSACTIONS)
+    assert (coordinator.error_code, coordinator.error_message) == (Error.CLUSTER_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    assert f"transactional.id=tx. {NO_TRANSACTIONS}" in caplog.text
 
 
 def test_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

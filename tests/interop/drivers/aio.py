@@ -242,6 +242,16 @@ class Aio:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
+    def init_transactions(self, transactional_id: str) -> None:
+        async def init() -> None:
+            producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+            try:
+                await producer.start()
+            finally:
+                await producer.stop()
+
+        self._do(init())
+
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         async def produce() -> list[tuple[int, int]]:
             producer = AIOKafkaProducer(

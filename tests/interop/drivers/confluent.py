@@ -179,6 +179,11 @@ class Confluent(Driver):
             consumer.close()
         self.left_open.append(consumer)
 
+    def init_transactions(self, transactional_id: str) -> None:
+        Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id}).init_transactions(
+            COMMAND_S
+        )
+
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5}

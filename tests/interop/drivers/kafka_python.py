@@ -175,6 +175,13 @@ class KafkaPython(Driver):
             consumer.close()
         self.left_open.append(consumer)
 
+    def init_transactions(self, transactional_id: str) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+        try:
+            producer.init_transactions()
+        finally:
+            producer.close(0)
+
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap, compression_type=None if codec == "none" else codec, linger_ms=5
