@@ -18,7 +18,15 @@ from tests.wire.samples import all_messages, random_message
 
 SAMPLES = 3
 # kafka-python does not have these.
-MISSING = {"ConsumerGroupHeartbeat", "ConsumerGroupDescribe", "GetTelemetrySubscriptions"}
+MISSING = {
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupDescribe",
+    "GetTelemetrySubscriptions",
+    "CreateDelegationToken",
+    "RenewDelegationToken",
+    "ExpireDelegationToken",
+    "DescribeDelegationToken",
+}
 
 
 class KafkaPythonMessage(Protocol):

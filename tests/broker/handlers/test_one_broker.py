@@ -4,19 +4,55 @@ from pathlib import Path
 
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
+from slackwater.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from slackwater.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from slackwater.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from slackwater.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
+from slackwater.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from slackwater.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from slackwater.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from slackwater.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from slackwater.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from slackwater.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from slackwater.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from slackwater.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from slackwater.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+)
+from slackwater.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
 )
 from slackwater.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from slackwater.wire.messages.describe_user_scram_credentials import (
@@ -25,12 +61,23 @@ from slackwater.wire.messages.describe_user_scram_credentials import (
     UserName,
 )
 from slackwater.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from slackwater.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from slackwater.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from slackwater.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from slackwater.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from slackwater.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from slackwater.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 
 from ..server_client import Client, with_server
 
@@ -171,6 +218,134 @@ def test_config_resources_by_type(tmp_path: Path) -> None:
         assert response.error_code == Error.UNSUPPORTED_VERSION
         response = await client.request(ListConfigResourcesRequest(), ListConfigResourcesResponse, 0)
         assert response.config_resources == []
+        client.close()
+
+    with_server(tmp_path, scenario)
+
+
+def test_listener_has_no_sasl(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        client = await Client.connect(server)
+        handshake = await client.request(SaslHandshakeRequest("PLAIN"), SaslHandshakeResponse)
+        assert (handshake.error_code, handshake.mechanisms) == (Error.ILLEGAL_SASL_STATE, [])
+        authenticated = await client.request(SaslAuthenticateRequest(b"x"), SaslAuthenticateResponse)
+        assert authenticated.error_code == Error.ILLEGAL_SASL_STATE
+        client.close()
+
+    with_server(tmp_path, scenario)
+
+
+def test_delegation_tokens_are_not_allowed(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        client = await Client.connect(server)
+        for version in (1, 2, 3):
+            created = await client.request(CreateDelegationTokenRequest(), CreateDelegationTokenResponse, version)
+            assert (created.error_code, created.principal_name, created.max_timestamp_ms) == (
+                Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+                "ANONYMOUS",
+                -1,
+            )
+        renewed = await client.request(RenewDelegationTokenRequest(b"x", 1), RenewDelegationTokenResponse)
+        expired = await client.request(ExpireDelegationTokenRequest(b"x", 1), ExpireDelegationTokenResponse)
+        described = await client.request(DescribeDelegationTokenRequest(None), DescribeDelegationTokenResponse)
+        for response in (renewed, expired, described):
+            assert response.error_code == Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        client.close()
+
+    with_server(tmp_path, scenario)
+
+
+def test_transactional_id_is_unknown(tmp_path: Path) -> None:
+    unknown = Error.INVALID_PRODUCER_ID_MAPPING
+    topics = [AddPartitionsToTxnTopic("t", [0, 1])]
+
+    async def scenario(server: Server) -> None:
+        client = await Client.connect(server)
+        old = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+        added = await client.request(old, AddPartitionsToTxnResponse, 3)
+        assert [
+            result.partition_error_code for result in added.results_by_topic_v3_and_below[0].results_by_partition
+        ] == [
+            unknown,
+            unknown,
+        ]
+        new = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", 1, 0, False, topics)])
+        added = await client.request(new, AddPartitionsToTxnResponse, 5)
+        (transaction,) = added.results_by_transaction
+        assert (added.error_code, transaction.transactional_id) == (0, "x")
+        assert [result.partition_error_code for result in transaction.topic_results[0].results_by_partition] == [
+            unknown,
+            unknown,
+        ]
+        assert (await client.request(AddOffsetsToTxnRequest("x"), AddOffsetsToTxnResponse)).error_code == unknown
+        assert (await client.request(EndTxnRequest("x"), EndTxnResponse)).error_code == unknown
+        commit = TxnOffsetCommitRequest(
+            "x", "g", topics=[TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])]
+        )
+        committed = await client.request(commit, TxnOffsetCommitResponse)
+        assert committed.topics[0].partitions[0].error_code == unknown
+        client.close()
+
+    with_server(tmp_path, scenario)
+
+
+def test_groups_are_classic(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        client = await Client.connect(server)
+        heartbeat = await client.request(ConsumerGroupHeartbeatRequest("g"), ConsumerGroupHeartbeatResponse)
+        assert heartbeat.error_code == Error.UNSUPPORTED_VERSION
+        described = await client.request(ConsumerGroupDescribeRequest(["g", "h"]), ConsumerGroupDescribeResponse)
+        assert [(group.group_id, group.error_code) for group in described.groups] == [
+            ("g", Error.UNSUPPORTED_VERSION),
+            ("h", Error.UNSUPPORTED_VERSION),
+        ]
+        client.close()
+
+    with_server(tmp_path, scenario)
+
+
+def test_there_is_one_log_directory(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        server.broker.topics.create("t", 1)
+        client = await Client.connect(server)
+        topics = [AlterReplicaLogDirTopic("t", [0, 9]), AlterReplicaLogDirTopic("nix", [0])]
+        for path, expected in (
+            (str(server.broker.directory.path.absolute()), [Error.NONE, *[Error.UNKNOWN_TOPIC_OR_PARTITION] * 2]),
+            ("/nowhere", [Error.LOG_DIR_NOT_FOUND] * 3),
+        ):
+            request = AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, topics)])
+            response = await client.request(request, AlterReplicaLogDirsResponse)
+            assert [result.error_code for topic in response.results for result in topic.partitions] == expected
+        client.close()
+
+    with_server(tmp_path, scenario)
+
+
+def test_quotas_can_only_be_removed(tmp_path: Path) -> None:
+    entity = [EntityData("client-id", "a")]
+
+    async def scenario(server: Server) -> None:
+        client = await Client.connect(server)
+        for remove, error in ((False, Error.INVALID_REQUEST), (True, Error.NONE)):
+            request = AlterClientQuotasRequest([EntryData(entity, [OpData("producer_byte_rate", 1.0, remove)])])
+            response = await client.request(request, AlterClientQuotasResponse)
+            assert [(entry.error_code, entry.entity) for entry in response.entries] == [(error, entity)]
+        client.close()
+
+    with_server(tmp_path, scenario)
+
+
+def test_scram_credentials_are_not_stored(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        client = await Client.connect(server)
+        request = AlterUserScramCredentialsRequest(
+            [ScramCredentialDeletion("a", 1)], [ScramCredentialUpsertion("b", 1, 4096, b"salt", b"x" * 32)]
+        )
+        response = await client.request(request, AlterUserScramCredentialsResponse)
+        assert [(result.user, result.error_code) for result in response.results] == [
+            ("a", Error.RESOURCE_NOT_FOUND),
+            ("b", Error.UNSUPPORTED_SASL_MECHANISM),
+        ]
         client.close()
 
     with_server(tmp_path, scenario)

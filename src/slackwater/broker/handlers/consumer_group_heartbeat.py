@@ -1,0 +1,21 @@
+"""ConsumerGroupHeartbeat, v0 to v1: always UNSUPPORTED_VERSION, as in Kafka with classic groups only."""
+
+from slackwater.broker.broker import Broker
+from slackwater.broker.connection import RequestContext
+from slackwater.group.errors import Error
+from slackwater.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def handle(broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
+    """Respond with UNSUPPORTED_VERSION."""
+    context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
+
+
+def error_response(
+    request: ConsumerGroupHeartbeatRequest, version: int, error: Error
+) -> ConsumerGroupHeartbeatResponse:
+    """Return a response with only the error."""
+    return ConsumerGroupHeartbeatResponse(error_code=error)
