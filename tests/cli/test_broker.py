@@ -1,5 +1,6 @@
 """`slackwater broker`: start, stop, log lines and errors."""
 
+import asyncio
 import os
 import re
 import selectors
@@ -15,7 +16,15 @@ from pathlib import Path
 
 import pytest
 
+from slackwater.broker.config.describe import ConfigSource
+from slackwater.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from slackwater.wire.messages.metadata import MetadataRequest, MetadataResponse
 from slackwater.wire.records.record import Record, encode_batch
+from tests.broker.server_client import Client
 
 DEADLINE_S = 60.0
 PROGRAM = [sys.executable, "-m", "slackwater", "broker"]
@@ -127,6 +136,28 @@ def test_metrics_are_served_on_the_printed_address(tmp_path: Path) -> None:
         with urllib.request.urlopen(line.removeprefix("Slackwater metrics at "), timeout=DEADLINE_S) as page:
             assert b"# HELP slackwater_groups Groups, by state." in page.read()
         assert program.stop(signal.SIGTERM) == 0
+
+
+def test_advertised_address_is_a_setting(tmp_path: Path) -> None:
+    request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", ["advertised.listeners"])])
+
+    async def describe(port: int) -> tuple[MetadataResponse, DescribeConfigsResponse]:
+        client = Client(*await asyncio.open_connection("127.0.0.1", port), "client")
+        metadata = await client.request(MetadataRequest([]), MetadataResponse)
+        configs = await client.request(request, DescribeConfigsResponse)
+        client.close()
+        return metadata, configs
+
+    with _running(tmp_path, "--advertise", "kafka.example:9093") as program:
+        (line,) = program.lines(1)
+        metadata, configs = asyncio.run(describe(int(line.rpartition(":")[2])))
+        assert program.stop(signal.SIGTERM) == 0
+    assert (metadata.brokers[0].host, metadata.brokers[0].port) == ("kafka.example", 9093)
+    (setting,) = configs.results[0].configs
+    assert (setting.value, setting.config_source) == (
+        "PLAINTEXT://kafka.example:9093",
+        ConfigSource.STATIC_BROKER_CONFIG,
+    )
 
 
 # --- the log --------------------------------------------------------------------------------------------------------

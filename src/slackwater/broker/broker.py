@@ -56,7 +56,6 @@ class Broker:
         in_thread: RunInThread,
         schedule_flush: Callable[[], None],
         wake_groups_at: Callable[[int], None],
-        advertised: tuple[str, int] | None = None,
     ) -> None:
         self.settings = settings
         self.directory = directory
@@ -66,7 +65,7 @@ class Broker:
         self.slices = Slices(loop, in_thread)
         self.node_id = directory.node_id
         self.cluster_id = directory.cluster_id
-        self.advertised = advertised or advertised_address(settings.text("advertised.listeners"))
+        self.advertised = advertised_address(settings.text("advertised.listeners"))
         self.apis = SUPPORTED_APIS
         self.metrics = Metrics()
         self.topics = Topics(

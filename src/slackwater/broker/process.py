@@ -35,7 +35,6 @@ class BrokerOptions:
     directory: Path
     settings: Settings
     listen: Address
-    advertised: Address | None = None
     metrics: Address | None = None
     group_clock: Clock | None = None
 
@@ -58,9 +57,7 @@ class RunningBroker:
 async def start_broker(options: BrokerOptions) -> RunningBroker:
     """Start a broker on the current event loop."""
     try:
-        server = Server(
-            options.directory, options.settings, group_clock=options.group_clock, advertised=options.advertised
-        )
+        server = Server(options.directory, options.settings, group_clock=options.group_clock)
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -55,7 +55,6 @@ class Server:
         *,
         clock: Clock | None = None,
         group_clock: Clock | None = None,
-        advertised: tuple[str, int] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = clock or WallClock()
@@ -86,7 +85,6 @@ class Server:
                 in_thread=self._in_thread,
                 schedule_flush=self._schedule_flush,
                 wake_groups_at=self._wake_groups_at,
-                advertised=advertised,
             )
             self.broker.load()
         except BaseException:

@@ -41,18 +41,21 @@ log = get_logger("slackwater.broker")
 def main(words: Sequence[str]) -> None:
     """Run `slackwater broker` with these words of the command line."""
     from slackwater.broker.config import Settings, read_properties
-    from slackwater.broker.process import BrokerOptions, parse_address
+    from slackwater.broker.process import BrokerOptions, parse_address, show_address
 
     arguments = _parser().parse_args(words)
     level = logging.DEBUG if arguments.verbose else logging.WARNING if arguments.quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
     values = read_properties(arguments.config) if arguments.config is not None else {}
     values |= parse_pairs(arguments.set, "--set")
+    if arguments.advertise is not None:
+        values["advertised.listeners"] = (
+            f"PLAINTEXT://{show_address(*parse_address(arguments.advertise, '--advertise'))}"
+        )
     options = BrokerOptions(
         directory=arguments.data,
         settings=Settings(values),
         listen=parse_address(arguments.listen, "--listen"),
-        advertised=parse_address(arguments.advertise, "--advertise") if arguments.advertise is not None else None,
         metrics=parse_address(arguments.metrics, "--metrics") if arguments.metrics is not None else None,
     )
     run(_serve(options, until_eof=arguments.until_eof))
