@@ -59,12 +59,31 @@ def test_synonyms_list_every_layer(tmp_path: Path) -> None:
             ("log.retention.ms", "2", 2),
             ("log.retention.ms", "3", 3),
             ("log.retention.ms", "4", 4),
-            ("log.retention.ms", "604800000", 5),
+            ("log.retention.hours", "168", 5),
         ]
         (config,) = (await describe(server, TOPIC, "t", "remote.storage.enable", detailed=True)).configs
         assert (config.value, config.config_source, synonyms(config)) == ("false", 5, [])
 
     with_server(tmp_path, scenario, log_retention_ms="4")
+
+
+def test_synonyms_have_the_names_they_were_set_under(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        server.broker.topics.create("t", 1)
+        names = ("flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms")
+        described = (await describe(server, TOPIC, "t", *names, detailed=True)).configs
+        assert [(config.value, config.config_source, synonyms(config)) for config in described] == [
+            (
+                "9223372036854775807",
+                5,
+                [("log.flush.scheduler.interval.ms", "9223372036854775807", 5)],
+            ),
+            ("7200000", 4, [("log.retention.hours", "2", 4), ("log.retention.hours", "168", 5)]),
+            ("0", 5, [("log.roll.jitter.hours", "0", 5)]),
+            ("604800000", 5, [("log.roll.hours", "168", 5)]),
+        ]
+
+    with_server(tmp_path, scenario, log_retention_hours="2")
 
 
 def test_broker_settings_have_read_only_and_source(tmp_path: Path) -> None:

@@ -54,6 +54,14 @@ def test_topic_settings_change_individually(tmp_path: Path) -> None:
     with_server(tmp_path, scenario)
 
 
+def test_cleaner_backoff_can_be_altered(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        assert await alter(server, BROKER, "1", ("log.cleaner.backoff.ms", SET, "20000")) == (0, None)
+        assert server.settings.number("log.cleaner.backoff.ms") == 20_000
+
+    with_server(tmp_path, scenario)
+
+
 def test_broker_settings_apply_and_survive_a_restart(tmp_path: Path) -> None:
     async def change(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)

@@ -72,7 +72,7 @@ _BROKER_ONLY: Final = (
         dynamic=True,
     ),
     long_setting("log.retention.check.interval.ms", 300_000, "How often expired segments are deleted.", low=1),
-    long_setting("log.cleaner.backoff.ms", 15_000, "How often logs are checked for compaction.", low=0),
+    long_setting("log.cleaner.backoff.ms", 15_000, "How often logs are checked for compaction.", low=0, dynamic=True),
     flag_setting("log.cleaner.enable", True, "Whether compacted topics are compacted."),
     int_setting("producer.id.expiration.ms", 86_400_000, "How long the state of an inactive producer is kept.", low=1),
     # the network

@@ -1,18 +1,27 @@
 """Settings as DescribeConfigs shows them: value, source and synonyms.
 
 Invariants:
-- The first synonym is the current value. The others would apply without it, in order of precedence.
+- The first synonym is the current value. The others would apply without it, in order of precedence. A synonym has the
+  name under which its value is set: the default of `retention.ms` is `log.retention.hours`, as in Kafka.
 - No setting of this broker is sensitive.
 """
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from slackwater.broker.config.broker import BROKER_SETTINGS
 from slackwater.broker.config.store import Settings
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.settings import Setting, Value, format_value
+
+_DEFAULT_NAMES: Final = {
+    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", 1),
+    "log.retention.ms": ("log.retention.hours", 3_600_000),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours", 3_600_000),
+    "log.roll.ms": ("log.roll.hours", 3_600_000),
+}
+"""Settings whose default Kafka has under another name, and in another unit."""
 
 
 class ConfigSource(IntEnum):
@@ -51,7 +60,8 @@ def describe_topic(settings: Settings, overrides: Mapping[str, Value]) -> Iterat
         synonyms = list(_broker_synonyms(settings, SYNONYMS[name])) if name in SYNONYMS else []
         if name in overrides:
             synonyms.insert(0, ConfigSynonym(name, format_value(overrides[name]), ConfigSource.DYNAMIC_TOPIC_CONFIG))
-        value, source = synonyms[0][1:] if synonyms else (format_value(setting.default), ConfigSource.DEFAULT_CONFIG)
+        value = format_value(settings.for_topic(name, overrides))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
         yield ConfigDescription(setting, value, source, False, synonyms)
 
 
@@ -60,7 +70,8 @@ def describe_broker(settings: Settings) -> Iterator[ConfigDescription]:
     for name in sorted(BROKER_SETTINGS):
         setting = BROKER_SETTINGS[name]
         synonyms = list(_broker_synonyms(settings, name))
-        yield ConfigDescription(setting, synonyms[0].value, synonyms[0].source, not setting.dynamic, synonyms)
+        value = format_value(settings[name])
+        yield ConfigDescription(setting, value, synonyms[0].source, not setting.dynamic, synonyms)
 
 
 def describe_default(settings: Settings) -> Iterator[ConfigDescription]:
@@ -79,5 +90,16 @@ def _broker_synonyms(settings: Settings, name: str) -> Iterator[ConfigSynonym]:
     )
     for layer, source in layers:
         if name in layer:
-            yield ConfigSynonym(name, format_value(layer[name]), source)
-    yield ConfigSynonym(name, format_value(BROKER_SETTINGS[name].default), ConfigSource.DEFAULT_CONFIG)
+            value = format_value(layer[name])
+            alternative = settings.alternatives.get(name) if layer is settings.static else None
+            yield ConfigSynonym(*(alternative or (name, value)), source)
+    yield _default(name)
+
+
+def _default(name: str) -> ConfigSynonym:
+    default = BROKER_SETTINGS[name].default
+    if name in _DEFAULT_NAMES:
+        assert isinstance(default, int)
+        name, unit = _DEFAULT_NAMES[name]
+        default //= unit
+    return ConfigSynonym(name, format_value(default), ConfigSource.DEFAULT_CONFIG)

@@ -121,13 +121,28 @@ class Settings:
         self.cluster: dict[str, Value] = {}
         self.dynamic: dict[str, Value] = {}
         self.ignored: list[str] = []
+        self.alternatives: dict[str, tuple[str, str]] = {}
+        """The name and value that a static setting was given under, if it is one of ALTERNATIVE_NAMES."""
         self._watchers: list[Callable[[], None]] = []
-        for name, text in _with_primary_names(static or {}).items():
+        for name, text in self._with_primary_names(static or {}).items():
             if is_foreign(name):
                 self.ignored.append(name)
             else:
                 self.static[name] = find_setting(BROKER_SETTINGS, name).parse(text)
         self.check()
+
+    def _with_primary_names(self, settings: Mapping[str, str]) -> dict[str, str]:
+        renamed = {name: text for name, text in settings.items() if name not in ALTERNATIVE_NAMES}
+        for name, (primary_name, factor) in ALTERNATIVE_NAMES.items():
+            if name in settings:
+                try:
+                    value = int(settings[name])
+                except ValueError:
+                    raise UsageError(f"{name} = {settings[name]!r} is not a whole number.") from None
+                if primary_name not in renamed:
+                    renamed[primary_name] = str(value * factor if value > 0 else value)
+                    self.alternatives[primary_name] = (name, settings[name])
+        return renamed
 
     def __getitem__(self, name: str) -> Value:
         for layer in (self.dynamic, self.cluster, self.static):
@@ -174,6 +189,7 @@ class Settings:
         """Return a copy with other dynamic values."""
         settings = Settings()
         settings.static, settings.cluster, settings.dynamic = self.static, dict(cluster), dict(dynamic)
+        settings.alternatives = self.alternatives
         return settings
 
     def check(self) -> None:
@@ -188,18 +204,6 @@ class Settings:
                 f"group.min.session.timeout.ms = {minimum} is above group.max.session.timeout.ms = {maximum}; "
                 "use a smaller minimum or a larger maximum."
             )
-
-
-def _with_primary_names(settings: Mapping[str, str]) -> dict[str, str]:
-    renamed = {name: text for name, text in settings.items() if name not in ALTERNATIVE_NAMES}
-    for name, (primary_name, factor) in ALTERNATIVE_NAMES.items():
-        if name in settings:
-            try:
-                value = int(settings[name])
-            except ValueError:
-                raise UsageError(f"{name} = {settings[name]!r} is not a whole number.") from None
-            renamed.setdefault(primary_name, str(value * factor if value > 0 else value))
-    return renamed
 
 
 def parse_topic_settings(settings: Mapping[str, str]) -> dict[str, Value]:
