@@ -39,6 +39,7 @@ from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSA
 from slackwater.group.topic_partition import TopicPartition
 
 _MINUTE_MS: Final = 60_000
+MAX_DELETED_TOPICS: Final = 1_000
 
 
 class Broker:
@@ -108,6 +109,7 @@ class Broker:
         )
         self.events.subscribe(self.metrics.count_event)
         self.events.subscribe(self.group_metrics.apply_event)
+        self._deleted_topics: dict[str, None] = {}
 
     def load(self) -> None:
         """Open the topics and groups of the data directory."""
@@ -174,6 +176,20 @@ class Broker:
         if name == EVENTS_TOPIC:
             return self.topics.create(name, 1, EVENTS_TOPIC_SETTINGS)
         return self.topics.create(name, self.settings.number("num.partitions"), {})
+
+    def topics_deleted(self, names: list[str]) -> None:
+        """Delete the offsets of deleted topics, and remember the names for `was_deleted`."""
+        self.groups.topics_deleted(names)
+        self._deleted_topics |= dict.fromkeys(names)
+        for name in list(self._deleted_topics)[:-MAX_DELETED_TOPICS]:
+            del self._deleted_topics[name]
+
+    def was_deleted(self, name: str) -> bool:
+        """Whether a topic with this name was deleted and this is the first question since."""
+        if name not in self._deleted_topics:
+            return False
+        del self._deleted_topics[name]
+        return True
 
     def connection_closed(self, connection: Connection) -> None:
         """Drop the waiting fetch of a closed connection."""

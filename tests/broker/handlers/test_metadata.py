@@ -8,6 +8,7 @@ import pytest
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC
+from slackwater.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 from ..server_client import Client, with_server
@@ -167,3 +168,27 @@ def test_failed_creation_leaves_nothing(tmp_path: Path, caplog: pytest.LogCaptur
 
     with_server(tmp_path, scenario)
     assert caplog.text.count("Partitions of topic t were not created: The data directory contains 't-0'") == 1
+
+
+def test_deleted_topic_is_gone_for_the_next_request(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        server.broker.topics.create("t", 1)
+        client = await Client.connect(server)
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicState("t")])
+        client.send(deletion)
+        client.send(topics_request("t", "new"))
+        await client.next_response()
+        response = await client.next_response()
+        assert isinstance(response, MetadataResponse)
+        assert [topic.error_code for topic in response.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NONE]
+        assert [topic.name for topic in server.broker.topics] == ["new"]
+        response = await client.request(topics_request("t"), MetadataResponse)
+        assert response.topics[0].error_code == Error.NONE
+
+        await client.request(deletion, DeleteTopicsResponse)
+        server.broker.topics.create("t", 1)
+        response = await client.request(topics_request("t"), MetadataResponse)
+        assert response.topics[0].error_code == Error.NONE
+        client.close()
+
+    with_server(tmp_path, scenario)

@@ -59,7 +59,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
         except OSError as error:
             results.append(_result(state, Error.KAFKA_STORAGE_ERROR, f"Disk error: {error.strerror}."))
     if deleted:
-        broker.groups.topics_deleted(deleted)
+        broker.topics_deleted(deleted)
     context.respond(_response(results))
 
 

@@ -7,8 +7,9 @@ v8   authorized operations of topics, and up to v10 of the cluster, if requested
 v10  topic ids in the response
 v12  topics may be requested by id
 
-A topic that is created by the request is returned at once, because there is no leader election. Topics are returned in
-the order of the request, each once.
+A topic that is created by the request is returned at once, because there is no leader election. Only the first request
+after its deletion gets UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: a client that has deleted a topic sees that it is gone.
+Topics are returned in the order of the request, each once.
 """
 
 from slackwater.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
@@ -81,7 +82,7 @@ def _requested_topic(
             return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, None, requested.topic_id)
         return _topic_metadata(broker, topic, operations)
     topic = broker.topics.get(requested.name)
-    if topic is None and may_create:
+    if topic is None and may_create and not broker.was_deleted(requested.name):
         try:
             topic = broker.auto_create(requested.name)
         except BrokerError as error:
