@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.cli.broker import LINE
 from slackwater.client.consumer.log_lines import LogLines
+from slackwater.doctor.templates.broker import COORDINATOR
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
 from slackwater.group.events import (
@@ -181,6 +183,27 @@ def test_doctor_reads_the_ids_that_were_logged(log_of: Any, ids: tuple[str, ...]
     ]
     assert len(expected) >= 7
     assert read(log) == expected
+
+
+def parts_of_lines() -> Iterator[str]:
+    """Parts of the coordinator's lines about the group `victim`, up to different ends."""
+    for template in COORDINATOR.templates:
+        wording = re.sub(r"\[\[|\]\]", "", template.wording).replace("<group>", "victim").replace("<*>", "x")
+        line = re.sub("<[a-z_]+>", "m", re.sub("<(old_generation|generation|members|static_members)>", "5", wording))
+        if "victim" in line:
+            start = line.index("victim")
+            parts = {line, line[start:], line[start : line.rfind(" ")], line[start : line.rfind("(") + 1]}
+            yield from parts - {"", "victim"}
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_id_with_the_words_of_a_line_forges_no_event(place: int) -> None:
+    ids = [(*PLAIN[:place], part, *PLAIN[place + 1 :]) for part in parts_of_lines()]
+    assert len(ids) > 100
+    rows = read("".join(broker_log(*row) for row in ids))
+
+    assert len(rows) == len(ids) * len(read(broker_log(*PLAIN)))
+    assert all(row.get("group") != "victim" for row in rows)
 
 
 @pytest.mark.parametrize("log_of", [broker_log, consumer_log])
