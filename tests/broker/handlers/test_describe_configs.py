@@ -67,23 +67,66 @@ def test_synonyms_list_every_layer(tmp_path: Path) -> None:
     with_server(tmp_path, scenario, log_retention_ms="4")
 
 
-def test_synonyms_have_the_names_they_were_set_under(tmp_path: Path) -> None:
+def test_synonyms_of_settings_with_alternative_names(tmp_path: Path) -> None:
+    """As Apache Kafka 4.3.1 with the same settings."""
+
     async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
-        names = ("flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms")
-        described = (await describe(server, TOPIC, "t", *names, detailed=True)).configs
-        assert [(config.value, config.config_source, synonyms(config)) for config in described] == [
-            (
-                "9223372036854775807",
-                5,
-                [("log.flush.scheduler.interval.ms", "9223372036854775807", 5)],
-            ),
-            ("7200000", 4, [("log.retention.hours", "2", 4), ("log.retention.hours", "168", 5)]),
-            ("0", 5, [("log.roll.jitter.hours", "0", 5)]),
-            ("604800000", 5, [("log.roll.hours", "168", 5)]),
-        ]
 
-    with_server(tmp_path, scenario, log_retention_hours="2")
+        async def described(kind: int, name: str, *settings: str) -> list[tuple[str | None, int, list[object]]]:
+            configs = (await describe(server, kind, name, *settings, detailed=True)).configs
+            return [(config.value, config.config_source, [*synonyms(config)]) for config in configs]
+
+        scheduler = ("log.flush.scheduler.interval.ms", "9223372036854775807", 5)
+        flush = [("log.flush.interval.ms", "77", 4), scheduler]
+        names = ("flush.ms", "retention.ms", "segment.jitter.ms", "segment.ms")
+        assert await described(TOPIC, "t", *names) == [
+            ("77", 4, flush),
+            ("7200000", 5, []),
+            ("0", 5, []),
+            ("7000000", 4, [("log.roll.ms", "7000000", 4), ("log.roll.hours", "168", 5)]),
+        ]
+        assert await described(BROKER, "1", "log.flush.interval.ms", "log.retention.ms") == [
+            ("77", 4, flush),
+            (None, 5, []),
+        ]
+        server.settings.set_dynamic({"log.retention.ms": 1_800_000}, {"log.retention.ms": 3_600_000})
+        layers = [
+            ("log.retention.ms", "3600000", 2),
+            ("log.retention.ms", "1800000", 3),
+            ("log.retention.hours", "2", 4),
+            ("log.retention.hours", "168", 5),
+        ]
+        assert await described(TOPIC, "t", "retention.ms") == [("3600000", 2, layers)]
+        assert await described(BROKER, "1", "log.retention.ms") == [("3600000", 2, layers)]
+
+    with_server(tmp_path, scenario, log_retention_hours="2", log_roll_ms="7000000", log_flush_interval_ms="77")
+
+
+def test_unset_address_and_rack_are_null(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        result = await describe(server, BROKER, "1", "advertised.listeners", "broker.rack", detailed=True)
+        assert [(config.value, config.config_source, config.config_type) for config in result.configs] == [
+            (None, 5, 7),
+            (None, 5, 2),
+        ]
+        assert not any(config.synonyms for config in result.configs)
+
+    with_server(tmp_path, scenario)
+
+
+def test_min_insync_replicas_is_cluster_wide(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        server.broker.topics.create("t", 1)
+        for kind, name, values in (
+            (TOPIC, "t", [("min.insync.replicas", "1", 3), ("min.insync.replicas", "1", 5)]),
+            (BROKER, "1", [("min.insync.replicas", "1", 3), ("min.insync.replicas", "1", 5)]),
+            (BROKER, "", [("min.insync.replicas", "1", 3)]),
+        ):
+            (config,) = (await describe(server, kind, name, "min.insync.replicas", detailed=True)).configs
+            assert (config.value, config.config_source, synonyms(config)) == ("1", 3, values)
+
+    with_server(tmp_path, scenario)
 
 
 def test_broker_settings_have_read_only_and_source(tmp_path: Path) -> None:
@@ -94,9 +137,9 @@ def test_broker_settings_have_read_only_and_source(tmp_path: Path) -> None:
         assert described["node.id"] == ("1", True, 5)
         assert described["num.partitions"] == ("7", False, 4)
 
-        assert (await describe(server, BROKER, "")).configs == []
+        assert [config.name for config in (await describe(server, BROKER, "")).configs] == ["min.insync.replicas"]
         server.settings.set_dynamic({"num.partitions": 9}, {})
-        (config,) = (await describe(server, BROKER, "")).configs
+        _, config = (await describe(server, BROKER, "")).configs
         assert (config.name, config.value, config.config_source) == ("num.partitions", "9", 3)
 
     with_server(tmp_path, scenario, num_partitions="7")

@@ -62,6 +62,16 @@ def test_cleaner_backoff_can_be_altered(tmp_path: Path) -> None:
     with_server(tmp_path, scenario)
 
 
+def test_min_insync_replicas_changes_only_for_the_cluster(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        name = "min.insync.replicas"
+        assert (await alter(server, BROKER, "", (name, SET, "1")))[0] == Error.NONE
+        assert (await alter(server, BROKER, "", (name, DELETE, None)))[0] == Error.INVALID_CONFIG
+        assert (await alter(server, BROKER, "1", (name, SET, "1")))[0] == Error.INVALID_CONFIG
+
+    with_server(tmp_path, scenario)
+
+
 def test_broker_settings_apply_and_survive_a_restart(tmp_path: Path) -> None:
     async def change(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)

@@ -178,9 +178,9 @@ def test_deleted_topic_is_gone_for_the_next_request(tmp_path: Path) -> None:
         client.send(deletion)
         client.send(topics_request("t", "new"))
         await client.next_response()
-        response = await client.next_response()
-        assert isinstance(response, MetadataResponse)
-        assert [topic.error_code for topic in response.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NONE]
+        gone = await client.next_response()
+        assert isinstance(gone, MetadataResponse)
+        assert [topic.error_code for topic in gone.topics] == [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NONE]
         assert [topic.name for topic in server.broker.topics] == ["new"]
         response = await client.request(topics_request("t"), MetadataResponse)
         assert response.topics[0].error_code == Error.NONE

@@ -18,8 +18,8 @@ _BROKER_ONLY: Final = (
     int_setting("node.id", 1, "The id of this broker.", low=0),
     Setting(
         name="advertised.listeners",
-        kind=SettingType.STRING,
-        default="",
+        kind=SettingType.LIST,
+        default=(),
         doc="The address for clients; by default the address they connected to.",
     ),
     Setting(name="broker.rack", kind=SettingType.STRING, default="", doc="The rack this broker is in."),
@@ -74,7 +74,13 @@ _BROKER_ONLY: Final = (
     long_setting("log.retention.check.interval.ms", 300_000, "How often expired segments are deleted.", low=1),
     long_setting("log.cleaner.backoff.ms", 15_000, "How often logs are checked for compaction.", low=0, dynamic=True),
     flag_setting("log.cleaner.enable", True, "Whether compacted topics are compacted."),
-    int_setting("producer.id.expiration.ms", 86_400_000, "How long the state of an inactive producer is kept.", low=1),
+    int_setting(
+        "producer.id.expiration.ms",
+        86_400_000,
+        "How long the state of an inactive producer is kept.",
+        low=1,
+        dynamic=True,
+    ),
     # the network
     int_setting("max.connections", MAX_INT, "The maximum number of connections.", low=0, dynamic=True),
     long_setting("connections.max.idle.ms", 600_000, "The time after which an idle connection is closed.", low=1),

@@ -128,6 +128,7 @@ def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) 
     is_cluster_wide = target.resource_name == ""
     if not is_cluster_wide:
         check_broker_name(broker, target.resource_name)
+    _check_cluster_wide(target.changes, is_cluster_wide=is_cluster_wide)
     own = settings.cluster if is_cluster_wide else settings.dynamic
     current = {name: settings[name] for name in BROKER_SETTINGS}
     try:
@@ -150,6 +151,19 @@ def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) 
     if not validate_only:
         dynamic_config.save(broker.directory.path, *layers)
         settings.set_dynamic(*layers)
+
+
+def _check_cluster_wide(changes: Iterable[ConfigChange], *, is_cluster_wide: bool) -> None:
+    """Reject the changes of `min.insync.replicas` that Kafka rejects since KIP-966."""
+    for change in changes:
+        if change.name == "min.insync.replicas" and not is_cluster_wide:
+            raise BrokerError(
+                Error.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+            )
+        if change.name == "min.insync.replicas" and change.operation == ConfigOperation.DELETE:
+            raise BrokerError(
+                Error.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+            )
 
 
 def check_broker_name(broker: Broker, name: str) -> None:

@@ -1,8 +1,10 @@
 """Settings as DescribeConfigs shows them: value, source and synonyms.
 
 Invariants:
-- The first synonym is the current value. The others would apply without it, in order of precedence. A synonym has the
-  name under which its value is set: the default of `retention.ms` is `log.retention.hours`, as in Kafka.
+- The first synonym is the current value. The others would apply without it, in order of precedence.
+- As in Kafka, `log.retention.ms` and others like it have no value of their own: without one they are null and have no
+  synonyms, even if `log.retention.hours` is set. With one, the synonyms are under the names they were set under.
+- As in Kafka, `min.insync.replicas` is a setting of the whole cluster (KIP-966).
 - No setting of this broker is sensitive.
 """
 
@@ -21,7 +23,8 @@ _DEFAULT_NAMES: Final = {
     "log.roll.jitter.ms": ("log.roll.jitter.hours", 3_600_000),
     "log.roll.ms": ("log.roll.hours", 3_600_000),
 }
-"""Settings whose default Kafka has under another name, and in another unit."""
+"""Settings without a default of their own: the name and unit of the setting that has it."""
+_CLUSTER_WIDE: Final = "min.insync.replicas"
 
 
 class ConfigSource(IntEnum):
@@ -47,7 +50,7 @@ class ConfigDescription(NamedTuple):
     """A setting with its current value."""
 
     setting: Setting
-    value: str
+    value: str | None
     source: ConfigSource
     read_only: bool
     synonyms: list[ConfigSynonym]
@@ -70,36 +73,47 @@ def describe_broker(settings: Settings) -> Iterator[ConfigDescription]:
     for name in sorted(BROKER_SETTINGS):
         setting = BROKER_SETTINGS[name]
         synonyms = list(_broker_synonyms(settings, name))
-        value = format_value(settings[name])
-        yield ConfigDescription(setting, value, synonyms[0].source, not setting.dynamic, synonyms)
+        value = format_value(settings[name]) if synonyms else None
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+        yield ConfigDescription(setting, value, source, not setting.dynamic, synonyms)
 
 
 def describe_default(settings: Settings) -> Iterator[ConfigDescription]:
     """Describe the settings that were set for all brokers of the cluster."""
-    for name in sorted(settings.cluster):
+    cluster = _cluster_layer(settings)
+    for name in sorted(cluster):
         setting = BROKER_SETTINGS[name]
-        value = ConfigSynonym(name, format_value(settings.cluster[name]), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        value = ConfigSynonym(name, format_value(cluster[name]), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         yield ConfigDescription(setting, value.value, value.source, not setting.dynamic, [value])
 
 
 def _broker_synonyms(settings: Settings, name: str) -> Iterator[ConfigSynonym]:
     layers = (
         (settings.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (settings.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (_cluster_layer(settings), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         (settings.static, ConfigSource.STATIC_BROKER_CONFIG),
     )
+    if name in _DEFAULT_NAMES and not _is_set(settings, name):
+        return
     for layer, source in layers:
         if name in layer:
             value = format_value(layer[name])
             alternative = settings.alternatives.get(name) if layer is settings.static else None
             yield ConfigSynonym(*(alternative or (name, value)), source)
-    yield _default(name)
-
-
-def _default(name: str) -> ConfigSynonym:
     default = BROKER_SETTINGS[name].default
     if name in _DEFAULT_NAMES:
         assert isinstance(default, int)
         name, unit = _DEFAULT_NAMES[name]
         default //= unit
-    return ConfigSynonym(name, format_value(default), ConfigSource.DEFAULT_CONFIG)
+    if default not in ("", ()):
+        yield ConfigSynonym(name, format_value(default), ConfigSource.DEFAULT_CONFIG)
+
+
+def _is_set(settings: Settings, name: str) -> bool:
+    """Whether a setting has a value under its own name."""
+    is_static = name in settings.static and name not in settings.alternatives
+    return is_static or name in settings.dynamic or name in settings.cluster
+
+
+def _cluster_layer(settings: Settings) -> dict[str, Value]:
+    return {_CLUSTER_WIDE: settings[_CLUSTER_WIDE]} | settings.cluster

@@ -16,7 +16,7 @@ from slackwater.broker.config.broker import BROKER_SETTINGS
 from slackwater.broker.config.listeners import advertised_address
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.group.errors import UsageError
-from slackwater.settings import Setting, Value
+from slackwater.settings import Setting, Value, format_value
 
 # Prefixes of Kafka settings that have no effect on a single broker.
 IGNORED_SETTINGS: Final = (
@@ -162,7 +162,7 @@ class Settings:
 
     def text(self, name: str) -> str:
         """Return a setting as text."""
-        return str(self[name])
+        return format_value(self[name])
 
     def for_topic(self, name: str, overrides: Mapping[str, Value]) -> Value:
         """Return a topic setting: the override, or the broker's value."""

@@ -35,7 +35,7 @@ def error_response(
     request: AlterUserScramCredentialsRequest, version: int, error: Error
 ) -> AlterUserScramCredentialsResponse:
     """Return the error for every user."""
-    users = dict.fromkeys([change.name for change in (*request.deletions, *request.upsertions)])
+    users = dict.fromkeys([change.name for change in request.deletions] + [new.name for new in request.upsertions])
     return AlterUserScramCredentialsResponse(
         results=[AlterUserScramCredentialsResult(user, error, None) for user in users]
     )
