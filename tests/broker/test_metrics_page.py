@@ -10,11 +10,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from slackwater.broker import metrics_page
-from slackwater.broker.metrics_page import MetricsPage
+from slackwater.broker.groups.group_metrics import GroupFigures
+from slackwater.broker.metrics_page import MetricsPage, group_families
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
 from slackwater.group.assignors.consumer_protocol import PROTOCOL_TYPE
 from slackwater.group.errors import Error, UsageError
+from slackwater.group.events import GroupState, Trigger
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.messages.offset_commit import (
@@ -277,3 +279,12 @@ def test_used_port_is_a_usage_error(tmp_path: Path) -> None:
             await MetricsPage(server).start("127.0.0.1", server.port)
 
     _with_page(tmp_path, scenario)
+
+
+def test_group_labels_are_escaped() -> None:
+    families = list(
+        group_families([GroupFigures("a\n\x1b[2J\u202e", state=GroupState.STABLE, triggers={Trigger.UNKNOWN: 1})])
+    )
+    groups = {sample.labels["group"] for family in families for sample in family.samples}
+    assert groups == {r"a\x0a\x1b[2J\u202e"}
+    assert len(families) == 11

@@ -158,6 +158,9 @@ def consumer_log(group: str, member: str, instance: str, other: str, reason: str
     join = JoinGroup(group, member, None, "consumer", join_protocols("range"), 1, 1)
     lines = LogLines(other, group, instance)
     with log_file() as out:
+        lines.log_start({"group.id": group, "client.rack": other}, ["range"])
+        lines.log_subscription([reason])
+        lines.log_pattern_subscription(reason)
         lines.log_event(event(EventKind.COORDINATOR_FOUND, CoordinatorChanged(node="host:9092 (id: 1)")))
         lines.log_event(event(EventKind.JOIN_REQUESTED, JoinRequested(reason=reason)))
         lines.log_event(event(EventKind.PARTITIONS_ASSIGNED, PartitionsChanged((TopicPartition("t", 0),))))
@@ -165,6 +168,7 @@ def consumer_log(group: str, member: str, instance: str, other: str, reason: str
         lines.log_request(join, None)
         lines.log_request(join, JoinGroupResponse(Error.NONE, member_id=member, generation_id=3, protocol_name="range"))
         lines.log_request(LeaveGroup(group, (LeavingMember(member, None, reason),)), None)
+        lines.log_close()
     return out.getvalue()
 
 

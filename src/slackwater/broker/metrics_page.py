@@ -5,6 +5,7 @@ Invariants:
 - One request per connection, with limits on size, time and number. A new connection beyond the limit closes the oldest
   one, so silent visitors do not lock out a scrape. Only GET and HEAD of /metrics are supported.
 - Names start with `slackwater_` and end with their unit. Counters exist from the start, with value 0.
+- Control characters in labels are escaped.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from prometheus_client.registry import Collector
 from slackwater.broker.groups.group_metrics import GroupFigures
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
 from slackwater.broker.server import Server, listen_error
-from slackwater.escaping import get_logger
+from slackwater.escaping import escape, get_logger
 from slackwater.group.events import EventKind, GroupState, Trigger
 from slackwater.version import __version__
 from slackwater.wire.apis import APIS, HEARTBEAT, OFFSET_COMMIT
@@ -181,13 +182,14 @@ def group_families(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
         for name, text in _GROUP_GAUGES.items()
     }
     for figures in groups:
+        group = escape(figures.name)
         if figures.state is not None:
-            state.add_metric([figures.name, figures.state.value], 1)
+            state.add_metric([group, figures.state.value], 1)
         for kind, count in figures.rebalances.items():
-            rebalances.add_metric([figures.name, kind.value], count)
+            rebalances.add_metric([group, kind.value], count)
         for trigger, count in figures.triggers.items():
-            triggers.add_metric([figures.name, trigger.value], count)
-        failed.add_metric([figures.name], figures.failed_rebalances)
+            triggers.add_metric([group, trigger.value], count)
+        failed.add_metric([group], figures.failed_rebalances)
         for name, value in (
             ("members", figures.members),
             ("idle_members", figures.idle_members),
@@ -198,7 +200,7 @@ def group_families(groups: Iterable[GroupFigures]) -> Iterator[Metric]:
             ("committed_offsets", figures.committed),
         ):
             if value is not None:
-                gauges[name].add_metric([figures.name], value)
+                gauges[name].add_metric([group], value)
     yield from (state, rebalances, triggers, failed, *gauges.values())
 
 
