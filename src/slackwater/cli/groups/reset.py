@@ -76,7 +76,8 @@ def reset_offsets(
             confirm(f"Move {count(len(changes), 'offset')} of group {group}?", yes=yes, as_json=as_json, export=export)
             admin.alter_offsets(group, {change.partition: change.new for change in changes})
     if export:
-        typer.echo(format_offsets(changes), nl=False)
+        for line in format_offsets(changes).split("\n")[:-1]:
+            print_line(line)
     elif as_json:
         for change in changes:
             emit(_json(group, change, done=not dry_run))
