@@ -7,10 +7,11 @@ Invariants:
 """
 
 import asyncio
-import logging
 from typing import Final, Protocol
 
-log = logging.getLogger("slackwater.broker")
+from slackwater.escaping import get_logger
+
+log = get_logger("slackwater.broker")
 MIN_HELD_BYTES: Final = 64 * 1024
 GRACE_S: Final = 10.0
 

@@ -1,15 +1,15 @@
 """Requests whose handling may take long: it runs in slices, and an exception becomes an error response."""
 
-import logging
 from typing import Any
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.handler import ErrorResponse
 from slackwater.broker.slices import Sliced
+from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
 
-log = logging.getLogger("slackwater.broker")
+log = get_logger("slackwater.broker")
 
 
 def run(
