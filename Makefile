@@ -9,12 +9,13 @@ WORKERS ?= 2
 RUNS ?= 5000
 SEED ?= 1000000
 SEQUENCES ?= 30
+MINUTES ?= 10
 
 # The tests start hundreds of Python processes; without bytecode each of them would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jars gobin tools demo test check lint format docs bench soak peers interop transcripts lock package clean
+.PHONY: help setup jars gobin tools demo test check lint format docs bench soak chaos peers interop transcripts lock package clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -80,6 +81,9 @@ soak: $(VENV)/.ready ## Long random tests: make soak RUNS=100000 SEQUENCES=50 SE
 	@$(BIN)/slackwater soak --runs $(RUNS) --seed $(SEED)
 	@echo "== random actions on running groups while a producer writes"
 	@$(BIN)/python -m tests.sequence --runs $(SEQUENCES) --seed $(SEED)
+
+chaos: $(VENV)/.ready ## Random faults and hostile requests against a broker: make chaos MINUTES=60 SEED=7
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED)
 
 peers: ## Install the clients of interop: kcat, Sarama, KafkaJS, Kafka Streams and Connect
 	@KAFKA=$(KAFKA) sh scripts/peers.sh

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -19,23 +19,51 @@ from tests.broker.raw_client import RawClient
 
 START_S = 60.0
 STOP_S = 60.0
+EXIT_S = 10.0
 LISTENING = re.compile(rb"Slackwater broker listening on (127\.0\.0\.1):(\d+)\n")
 
 
-class BrokerProcess:
-    """One run of `slackwater broker`; `log` is its standard error."""
+class StartFailed(AssertionError):
+    """The broker did not start; `exit_code` is None if it had to be killed."""
 
-    def __init__(self, data: Path, settings: Mapping[str, str] | None = None, *, port: int = 0) -> None:
-        command = _command(data, settings or {}, port)
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def __init__(self, output: bytes, log: str, exit_code: int | None) -> None:
+        super().__init__(f"the broker did not start ({exit_code}); its output is {output!r}\n{log[-4000:]}")
+        self.log = log
+        self.exit_code = exit_code
+
+
+class BrokerProcess:
+    """One run of `slackwater broker`; `log` is its standard error.
+
+    `environment` is added to that of this process; `prefix` is put before the command.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        port: int = 0,
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        command = [*prefix, *_command(data, settings or {}, port)]
+        variables = {**os.environ, **(environment or {})}
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables)
         self._stderr: list[bytes] = []
         self._stderr_reader = threading.Thread(target=self._read_stderr, daemon=True)
         self._stderr_reader.start()
         try:
-            self.port = self._wait_for_port()
+            output = self._first_line()
         except BaseException:
             self.kill()
             raise
+        listening = LISTENING.fullmatch(output)
+        if listening is None:
+            exit_code = self._exit_code()
+            self.kill()
+            raise StartFailed(output, self.log, exit_code)
+        self.port = int(listening[2])
 
     def __enter__(self) -> Self:
         return self
@@ -69,9 +97,13 @@ class BrokerProcess:
         self._process.kill()
         self._end()
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def stop(self) -> None:
         """Stop it with SIGTERM and check the exit code."""
-        self._process.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
         code = self._process.wait(STOP_S)
         self._end()
         assert code == 0, f"the broker exited with {code}\n{self.log[-4000:]}"
@@ -117,7 +149,8 @@ class BrokerProcess:
         while data := os.read(fd, 1 << 16):
             self._stderr.append(data)
 
-    def _wait_for_port(self) -> int:
+    def _first_line(self) -> bytes:
+        """Return the first line of standard output, or what there is of it at the deadline or the end."""
         assert self._process.stdout is not None
         fd, line = self._process.stdout.fileno(), b""
         deadline = time.monotonic() + START_S
@@ -128,9 +161,13 @@ class BrokerProcess:
                 if not data:
                     break
                 line += data
-        listening = LISTENING.fullmatch(line)
-        assert listening, f"the broker did not start; its output is {line!r}\n{self.log[-4000:]}"
-        return int(listening[2])
+        return line
+
+    def _exit_code(self) -> int | None:
+        try:
+            return self._process.wait(EXIT_S)
+        except subprocess.TimeoutExpired:
+            return None
 
 
 def _command(data: Path, settings: Mapping[str, str], port: int = 0) -> list[str]:

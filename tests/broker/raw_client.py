@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ParamSpec, Self
 
@@ -70,9 +71,8 @@ def closing(scenario: Callable[P, Awaitable[None]]) -> Callable[P, Coroutine[Non
         try:
             await scenario(*args, **kwargs)
         finally:
-            for client in _opened:
+            for client in list(_opened):
                 client.abort()
-            _opened.clear()
             await asyncio.sleep(0.001)  # let the loop process the closed connections
 
     return run
@@ -88,6 +88,8 @@ class RawClient(Client):
     def abort(self) -> None:
         """Close without sending buffered data."""
         self._writer.transport.abort()
+        with suppress(ValueError):  # it was closed before
+            _opened.remove(self)
 
     @classmethod
     async def at(cls, port: int, client_id: str = "client") -> Self:
@@ -238,14 +240,18 @@ class Membership:
         )
 
     async def rejoin(self) -> None:
+        error = await self.try_rejoin()
+        assert error is Error.NONE, error
+
+    async def try_rejoin(self) -> Error:
         # Up to v3 a member joins without a member id.
         joined = await self.client.request(self.join_request(self.member_id), JoinGroupResponse, 3)
-        assert joined.error_code == 0, joined
+        if joined.error_code:
+            return Error(joined.error_code)
         self.member_id, self.generation = joined.member_id, joined.generation_id
         assignment = SyncGroupRequestAssignment(self.member_id, b"all")
         sync = SyncGroupRequest(self.group, self.generation, self.member_id, assignments=[assignment])
-        synced = await self.client.request(sync, SyncGroupResponse, 3)
-        assert synced.error_code == 0, synced
+        return Error((await self.client.request(sync, SyncGroupResponse, 3)).error_code)
 
     async def heartbeat(self) -> Error:
         heartbeat_request = HeartbeatRequest(self.group, self.generation, self.member_id)
