@@ -294,7 +294,8 @@ class Episode:
         report = self.bystanders.report()
         oracle = self.counts.heartbeats
         violations = oracle.check(report.heartbeats, self._stopped, report.pending_since, time.monotonic())
-        self._stopped = self._stopped[-2:]  # a heartbeat of the next report may have been sent before
+        # A heartbeat of the next report may have been sent in one of them.
+        self._stopped = [interval for interval in self._stopped if interval.end > time.monotonic() - CHECK_S]
         return violations
 
     def _check_process(self) -> list[str]:

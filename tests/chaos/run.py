@@ -21,10 +21,12 @@ from tests.chaos import shim
 from tests.chaos.episode import Episode
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.oracles import Violation
+from tests.chaos.oracles.heartbeats import TARGET_S
 from tests.chaos.summary import Summary
 
 FAULTS_PER_EPISODE: Final = 15
 MAX_VIOLATIONS: Final = 20
+MAX_LINE: Final = 400
 LOGS: Final = Path(".cache/chaos")
 
 
@@ -62,23 +64,24 @@ class ChaosRun:
         fault = rng.choices(self._faults, [fault.weight for fault in self._faults])[0]
         self.summary.faults[fault.name] += 1
         started_at = time.monotonic()
+        detail = ""
         try:
             episode = self._current_episode(directory, random.Random(f"{self.seed}/{number}/episode"))
             episode.begin_fault()
             detail = fault.run(episode, rng)
             violations = episode.check()
         except (Violation, TimeoutExpired) as error:
-            detail, violations = "", [str(error)]
+            violations = [str(error)]
         except (OSError, EOFError, AssertionError) as error:
             # The broker closed a connection that it must serve, or a response is wrong.
-            detail, violations = "", [f"{error!r}\n{traceback.format_exc()}"]
-        self._print(f"{number:5}  {fault.name:32} {time.monotonic() - started_at:5.1f} s  {detail}")
+            violations = [f"{error!r}\n{traceback.format_exc()}"]
+        slowest_s = self.summary.counts.heartbeats.last_max_s
+        slow = f"  (slowest heartbeat {1000 * slowest_s:.0f} ms)" if slowest_s > TARGET_S else ""
+        self._print(f"{number:5}  {fault.name:32} {time.monotonic() - started_at:5.1f} s  {detail}{slow}")
         self._left_in_episode -= 1
-        for violation in violations:
-            self.summary.violations.append((fault.name, violation))
-            self._print(f"       VIOLATION: {violation}")
         if violations:
-            self._keep_log(number)
+            self.summary.violations.append((fault.name, violations))
+            self._report(number, violations)
         if violations or self._left_in_episode <= 0 or (self._episode is not None and self._episode.is_spent):
             self._end_episode()
 
@@ -96,14 +99,18 @@ class ChaosRun:
             self._episode.close()
             self._episode = None
 
-    def _keep_log(self, number: int) -> None:
+    def _report(self, number: int, violations: list[str]) -> None:
+        for violation in violations:
+            # It may quote a hostile id.
+            line = violation.replace("\n", " | ").encode("ascii", "backslashreplace").decode()
+            self._print(f"       VIOLATION: {line[:MAX_LINE]}")
         only = "".join(f" --only {name}" for name in self.only)
         command = f".venv/bin/python -m tests.chaos --seed {self.seed}{only}"
         self._print(f"       replay: {command} --first {number} --faults 1, or with all before it: --faults {number}")
         if self._episode is not None:
             LOGS.mkdir(parents=True, exist_ok=True)
             path = LOGS / f"seed-{self.seed}-fault-{number}.log"
-            path.write_text(self._episode.full_log())
+            path.write_text("\n".join([*violations, "", self._episode.full_log()]))
             self._print(f"       log of the broker: {path}")
 
     def _print(self, line: str) -> None:

@@ -41,7 +41,7 @@ def build(directory: Path) -> Path | None:
     if shutil.which("gcc") is None:
         return None
     library = directory / "shim.so"
-    command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"]
+    command = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
     subprocess.run(command, check=True)
     return library
 

@@ -24,11 +24,11 @@ class Counts:
 
 @dataclass
 class Summary:
-    """The result of a run; a violation has the name of its fault and a sentence."""
+    """The result of a run; `violations` are the faults that violated guarantees, with a sentence for each."""
 
     counts: Counts = field(default_factory=Counts)
     faults: Counter[str] = field(default_factory=Counter)
-    violations: list[tuple[str, str]] = field(default_factory=list)
+    violations: list[tuple[str, list[str]]] = field(default_factory=list)
     seconds: float = 0.0
 
     def lines(self) -> list[str]:
@@ -40,7 +40,7 @@ class Summary:
         counts, beats = self.counts, self.counts.heartbeats
         median, high, higher = (1000 * beats.percentile_s(share) for share in (0.5, 0.99, 0.999))
         return [
-            f"{'fault':{width}}  count  violations",
+            f"{'fault':{width}}  count    violated",
             *(f"{name:{width}}  {count:5}  {violated[name] or '-':>10}" for name, count in rows),
             "",
             f"time                 {self.seconds:.0f} s",

@@ -86,7 +86,7 @@ def test_lost_session_is_detected(episode: Episode) -> None:
 def test_broker_that_hangs_is_detected(episode: Episode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.chaos.episode.check_answers.__defaults__", (0.5,))
     episode.broker.send_signal(signal.SIGSTOP)
-    with pytest.raises(Violation, match="no response to a Metadata request within 0.5 s"):
+    with pytest.raises(Violation, match="no response to a Metadata request within"):
         episode.check()
 
 

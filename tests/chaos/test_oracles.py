@@ -132,7 +132,9 @@ def test_slow_heartbeat_is_detected() -> None:
     beats = [Heartbeat("g", 10.0, 0.001), Heartbeat("g", 11.0, 2.6)]
     (violation,) = oracle.check(beats, [], None, 14.0)
     assert "a heartbeat of g took 2600 ms" in violation
-    assert (oracle.count, oracle.above_target, oracle.max_s) == (2, 1, 2.6)
+    assert (oracle.count, oracle.above_target, oracle.max_s, oracle.last_max_s) == (2, 1, 2.6, 2.6)
+    assert oracle.check([Heartbeat("g", 15.0, 0.001)], [], None, 16.0) == []
+    assert (oracle.max_s, oracle.last_max_s) == (2.6, 0.001)
 
 
 def test_time_without_a_processor_does_not_count() -> None:
@@ -214,6 +216,8 @@ def test_refusal_names_the_file_and_what_to_do() -> None:
         ("Traceback (most recent call last):\nOSError\n", 1, "without a sentence"),
         ("slackwater: Repair the file.\n", 2, "does not name the file"),
         ("slackwater: /tmp/data/topics.json is bad.\n", 2, "does not name the file and what to do"),
+        ("slackwater: /tmp/data: EIO (None). Use another directory.\n", 2, "does not name the file"),
+        ("slackwater: /tmp/data: Too many open files. Use another directory.\n", 2, "what to do about 'Too many"),
     ],
 )
 def test_bad_refusal_is_detected(text: str, exit_code: int | None, problem: str) -> None:

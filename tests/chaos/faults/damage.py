@@ -6,6 +6,8 @@ Invariants:
   missing.
 - Only damage to a log file may cost records or commits (`oracles.records`, `oracles.commits`). The log of the
   bystanders' partition of `__consumer_offsets` is left alone.
+- A log whose last file was cut exactly between two batches after a kill looks like a log that never had the rest. No
+  broker can notice that, so it is left out.
 """
 
 import hashlib
@@ -166,15 +168,31 @@ def _stop(episode: Episode, rng: random.Random) -> str:
     return "stop" if clean else "kill"
 
 
-def _damage(path: Path, rng: random.Random, changes: tuple[Change, ...]) -> tuple[bytes, Damage]:
+def _damage(path: Path, rng: random.Random, changes: tuple[Change, ...]) -> Damage:
+    """Damage a file."""
     content = path.read_bytes()
-    change = rng.choice(changes if content else (append_garbage, remove))
-    damage = change(content, rng)
+    damage = rng.choice(changes if content else (append_garbage, remove))(content, rng)
     if damage.content is None:
         path.unlink()
     else:
         path.write_bytes(damage.content)
-    return content, damage
+    return damage
+
+
+def _damage_log_file(path: Path, rng: random.Random, ending: str) -> tuple[Loss | None, Damage]:
+    content = path.read_bytes()
+    damage = _damage(path, rng, LOG_FILE)
+    is_last = path == max(path.parent.glob("*.log"))
+    while ending == "kill" and is_last and looks_complete(content, damage):
+        path.write_bytes(content)
+        damage = _damage(path, rng, LOG_FILE)
+    return possible_loss(content, damage.changed), damage
+
+
+def looks_complete(content: bytes, damage: Damage) -> bool:
+    """Whether the damaged log file is a shorter file of whole batches."""
+    size = len(damage.content or b"")
+    return content[:size] == damage.content and size in {0, *(batch.position for batch in stored_batches(content))}
 
 
 def _partition_files(episode: Episode, suffixes: tuple[str, ...], topics: tuple[str, ...]) -> list[Path]:
@@ -192,8 +210,7 @@ def damage_log(episode: Episode, rng: random.Random) -> str:
     """Damage a log file, closed or active."""
     ending = _stop(episode, rng)
     path = rng.choice([path for path in _partition_files(episode, (".log",), tuple(PARTITIONS)) if path.stat().st_size])
-    content, damage = _damage(path, rng, LOG_FILE)
-    loss = possible_loss(content, damage.changed)
+    loss, damage = _damage_log_file(path, rng, ending)
     if loss is not None:
         episode.losses[path.parent.name] = (path, loss)
         episode.is_spent = True
@@ -207,8 +224,8 @@ def damage_offsets(episode: Episode, rng: random.Random) -> str:
     files = _partition_files(episode, (".log",), (OFFSETS_TOPIC,))
     spared = f"{OFFSETS_TOPIC}-{BYSTANDER_PARTITION}"
     path = rng.choice([file for file in files if file.parent.name != spared and file.stat().st_size])
-    content, damage = _damage(path, rng, LOG_FILE)
-    if possible_loss(content, damage.changed) is not None:
+    loss, damage = _damage_log_file(path, rng, ending)
+    if loss is not None:
         episode.damaged_offsets[int(path.parent.name.rsplit("-", 1)[1])] = path
         episode.is_spent = True
     return _result(episode, ending, path, damage)
@@ -224,7 +241,7 @@ def damage_index(episode: Episode, rng: random.Random) -> str:
         episode.start()
         return "no segment was closed yet"
     path = rng.choice(files)
-    _, damage = _damage(path, rng, SMALL_FILE)
+    damage = _damage(path, rng, SMALL_FILE)
     return _result(episode, ending, path, damage)
 
 
@@ -234,7 +251,7 @@ def damage_checkpoint(episode: Episode, rng: random.Random) -> str:
     ending = _stop(episode, rng)
     names = ("offset-checkpoint", "partition.metadata")
     path = rng.choice(_partition_files(episode, names, (*PARTITIONS, OFFSETS_TOPIC)))
-    _, damage = _damage(path, rng, SMALL_FILE)
+    damage = _damage(path, rng, SMALL_FILE)
     return _result(episode, ending, path, damage)
 
 
@@ -243,7 +260,7 @@ def damage_directory(episode: Episode, rng: random.Random) -> str:
     """Damage a file of the data directory itself, for example topics.json."""
     ending = _stop(episode, rng)
     path = rng.choice(sorted(file for file in episode.data.iterdir() if file.is_file()))
-    _, damage = _damage(path, rng, SMALL_FILE)
+    damage = _damage(path, rng, SMALL_FILE)
     return _result(episode, ending, path, damage)
 
 

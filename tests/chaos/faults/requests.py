@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from slackwater.broker.handlers import SUPPORTED_APIS
@@ -291,7 +291,7 @@ def versions(episode: Episode, rng: random.Random) -> str:
     return f"{count} requests"
 
 
-@cache
+@lru_cache(maxsize=1)  # the topics have other ids in each data directory
 def _sample_frames(topic_ids: tuple[bytes, ...]) -> list[bytes]:
     return Samples(random.Random(1), topic_ids).frames
 

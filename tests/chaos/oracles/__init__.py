@@ -7,3 +7,9 @@ checked.
 
 class Violation(Exception):
     """A guarantee was violated."""
+
+
+def first_examples(violations: list[str], count: int = 5) -> list[str]:
+    """Return the first violations of a kind, and how many more there are."""
+    more = len(violations) - count
+    return [*violations[:count], f"and {more} more of this kind"] if more > 0 else violations

@@ -42,6 +42,7 @@ class HeartbeatOracle:
     count: int = 0
     above_target: int = 0
     max_s: float = 0.0
+    last_max_s: float = 0.0  # of the last fault
     _histogram: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS_S) + 1))
 
     def check(
@@ -49,6 +50,7 @@ class HeartbeatOracle:
     ) -> list[str]:
         """Check the heartbeats of one fault; `pending_since` is when the unanswered heartbeat was sent."""
         violations = []
+        self.last_max_s = 0.0
         worst: Heartbeat | None = None
         for heartbeat in heartbeats:
             if heartbeat.error:
@@ -80,6 +82,7 @@ class HeartbeatOracle:
         self.count += 1
         self.above_target += heartbeat.latency_s > TARGET_S
         self.max_s = max(self.max_s, heartbeat.latency_s)
+        self.last_max_s = max(self.last_max_s, heartbeat.latency_s)
         self._histogram[bisect(_BUCKETS_S, heartbeat.latency_s)] += 1
 
 

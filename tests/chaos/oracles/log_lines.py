@@ -12,14 +12,19 @@ import re
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.oracles import first_examples
+
 FORGED: Final = "forged-by-chaos"
 _LINE: Final = re.compile(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*) \([\w.]+\)"
 )
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _ADVICE: Final = re.compile(
-    r"\b(add|change|delete|fix|free|give|move|raise|remove|rename|repair|replace|restore|set|start|stop|use)\b", re.I
+    r"\b(add|change|delete|fix|free|give|move|raise|remove|rename|repair|replace|restore|set|start|stop|use|write)\b",
+    re.I,
 )
+_CAUSES: Final = {"Too many open files": "limit", "No space left on device": "free"}
+"""Errors of the system, and the word that advice about them has."""
 _REFUSAL: Final = "slackwater: "
 _QUOTED: Final = 300
 
@@ -41,7 +46,7 @@ def check_log(text: str) -> list[str]:
             violations.append(f"a client forged a line: {line!r}")
         elif _CONTROL.search(line):
             violations.append(f"a line has a control character: {line[:_QUOTED]!r}")
-    return violations
+    return first_examples(violations)
 
 
 def warnings_about(text: str, *names: str) -> list[str]:
@@ -58,6 +63,9 @@ def refusal(text: str, exit_code: int | None, data: Path) -> str:
     sentence = " ".join(line.strip() for line in sentences).removeprefix(_REFUSAL)
     if "Traceback" in text or not sentences or not sentences[0].startswith(_REFUSAL) or exit_code < 0:
         raise ValueError(f"the broker exited with {exit_code} and without a sentence:\n{text[-4000:]}")
-    if data.name not in sentence or not _ADVICE.search(sentence):
+    if str(data) not in sentence or "None" in sentence or not _ADVICE.search(sentence):
         raise ValueError(f"the refusal does not name the file and what to do: {sentence}")
+    for cause, advice in _CAUSES.items():
+        if cause in sentence and advice not in sentence.lower():
+            raise ValueError(f"the refusal does not say what to do about {cause!r}: {sentence}")
     return sentence

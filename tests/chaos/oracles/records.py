@@ -13,9 +13,8 @@ Invariants:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
-MAX_EXAMPLES: Final = 5
+from tests.chaos.oracles import first_examples
 
 
 @dataclass(slots=True)
@@ -95,7 +94,7 @@ class PartitionLedger:
                 violations.append(f"number {number} was acknowledged at offset {offset}, but there is {seen}")
             elif reason is None and stored is None and not loss.is_reported(offset):
                 violations.append(f"offset {offset} is skipped without an error and without a line in the log")
-        return _first(violations)
+        return first_examples(violations)
 
     def _newest(self, numbers: Mapping[int, int]) -> dict[int, int]:
         """Return the last offset of each key of a compacted partition."""
@@ -117,9 +116,4 @@ class PartitionLedger:
             elif number <= previous:
                 violations.append(f"offset {offset} has number {number} after number {previous}")
             previous = number
-        return _first(violations)
-
-
-def _first(violations: list[str]) -> list[str]:
-    more = len(violations) - MAX_EXAMPLES
-    return [*violations[:MAX_EXAMPLES], f"and {more} more of this kind"] if more > 0 else violations
+        return first_examples(violations)
