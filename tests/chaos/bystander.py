@@ -24,6 +24,7 @@ from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 from tests.chaos.load import BYSTANDER_PARTITION, group_name
+from tests.chaos.oracles import Violation
 from tests.chaos.oracles.heartbeats import Heartbeat
 from tests.chaos.oracles.liveness import read_exactly
 
@@ -48,7 +49,7 @@ class Report(NamedTuple):
 
 
 class Bystanders:
-    """The process of the members; `broker_pid` tells it which process serves them."""
+    """The process of the members, which try to connect until there is a broker."""
 
     def __init__(self, port: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -56,7 +57,11 @@ class Bystanders:
         self._process = context.Process(target=_serve, args=(theirs, port), name="bystanders", daemon=True)
         self._process.start()
         theirs.close()
-        assert self._connection.poll(CONNECT_S), "the bystanders did not join their groups"
+
+    def wait_until_joined(self) -> None:
+        """Wait until the members are in their groups."""
+        if not self._connection.poll(CONNECT_S):
+            raise Violation(f"the bystanders did not join their groups within {CONNECT_S:g} s")
         self._connection.recv()
 
     def set_broker(self, pid: int) -> None:
@@ -85,8 +90,8 @@ def _serve(connection: Connection, port: int) -> None:
     ]
     for member in members:
         threading.Thread(target=member.run, name=member.group, daemon=True).start()
-        if not member.has_joined.wait(CONNECT_S):
-            return
+    for member in members:
+        member.has_joined.wait()
     connection.send(None)
     with contextlib.suppress(EOFError, OSError):  # the other process has ended
         while True:
@@ -148,18 +153,18 @@ class Member:
         self.has_joined.set()
 
     def _heartbeat(self, connection: socket.socket) -> None:
-        waited_before = _processor_wait_s(self.broker_pid)
-        self.pending_since = sent_at = time.monotonic()
         request = HeartbeatRequest(self.group, self._generation, self._member_id)
+        self.pending_since = sent_at = time.monotonic()
+        waits = [(path, _processor_wait_s(path)) for path in ("thread-self", str(self.broker_pid))]
         error = Error(_request(connection, request, HeartbeatResponse).error_code)
+        waited_s = max(_processor_wait_s(path) - before_s for path, before_s in waits)
         latency_s = time.monotonic() - sent_at
         self.pending_since = None
         if error in _RETRIABLE:
             return
-        waited_s = max(_processor_wait_s(self.broker_pid) - waited_before, 0.0)
         name = "" if error is Error.NONE else error.name
         with self._lock:
-            self._heartbeats.append(Heartbeat(self.group, sent_at, latency_s, min(waited_s, latency_s), name))
+            self._heartbeats.append(Heartbeat(self.group, sent_at, latency_s, max(waited_s, 0.0), name))
         if name:
             self._member_id = ""
 
@@ -170,13 +175,8 @@ def _request(connection: socket.socket, request: Request, kind: type[R]) -> R:
     return decode_response(kind, VERSION, read_exactly(connection, size))[1]
 
 
-def _processor_wait_s(broker_pid: int | None) -> float:
-    """How long this thread and the broker's event loop have waited for a processor since they started."""
-    paths = [Path("/proc/thread-self/schedstat")]
-    if broker_pid is not None:
-        paths.append(Path(f"/proc/{broker_pid}/schedstat"))
-    waited_ns = 0
-    for path in paths:
-        with contextlib.suppress(OSError, IndexError):  # the broker has ended
-            waited_ns += int(path.read_text().split()[1])
-    return waited_ns / 1e9
+def _processor_wait_s(path: str) -> float:
+    """How long a thread, named by its path in /proc, has waited for a processor since it started."""
+    with contextlib.suppress(OSError, IndexError):  # the broker has ended
+        return int(Path(f"/proc/{path}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0

@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Final, TypeVar
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Episode:
-    """A broker under test; use it as a context manager."""
+    """A broker under test and its clients."""
 
     def __init__(self, directory: Path, rng: random.Random, library: Path | None, counts: Counts) -> None:
         self.data = directory / "data"
@@ -65,24 +65,20 @@ class Episode:
         self._checked_bytes = 0
         self._is_paused = False
         self.log = ""  # of earlier runs of the broker
-        self.start()
-        try:
-            self.run(self._create_topics)
-            self.load = Load(self.port, random.Random(rng.random()), self.wall_ms)
+        with ExitStack() as stack:
             self.bystanders = Bystanders(self.port)
-            self.bystanders.set_broker(self.broker.pid)
-        except BaseException:
-            self.broker.kill()
-            raise
-        self._has_clients = True
-
-    _has_clients = False
+            stack.callback(self.bystanders.close)
+            self.load = Load(self.port, random.Random(rng.random()), self.wall_ms)
+            stack.callback(self.load.close)
+            self.start()
+            stack.callback(lambda: self.broker.kill())
+            self.run(self._create_topics)
+            self.bystanders.wait_until_joined()
+            self._stack = stack.pop_all()
 
     def close(self) -> None:
         """Kill everything."""
-        self.broker.kill()
-        self.load.close()
-        self.bystanders.close()
+        self._stack.close()
         self.counts.records += self.load.records
         self.counts.commits += self.load.commits
         if self.shim is not None:
@@ -142,8 +138,7 @@ class Episode:
         self.counts.starts += 1
         self._checked_bytes = 0
         self._on_available()
-        if self._has_clients:
-            self.bystanders.set_broker(self.broker.pid)
+        self.bystanders.set_broker(self.broker.pid)
         return None
 
     def kill(self, after_terminate_s: float | None = None) -> None:

@@ -65,7 +65,7 @@ def test_unreported_loss_of_a_commit_is_detected(episode: Episode) -> None:
 
 def test_stall_is_detected(episode: Episode) -> None:
     episode.broker.send_signal(signal.SIGSTOP)
-    time.sleep(1.5 * TARGET_S * TARGET_MULTIPLE)
+    time.sleep(2 * TARGET_S * TARGET_MULTIPLE)
     episode.broker.send_signal(signal.SIGCONT)
     assert any("a heartbeat of" in violation for violation in episode.check())
 
@@ -90,12 +90,12 @@ def test_broker_that_hangs_is_detected(episode: Episode, monkeypatch: pytest.Mon
         episode.check()
 
 
-def test_a_few_faults_of_each_family_pass(tmp_path: Path) -> None:
+def test_a_few_random_faults_pass(tmp_path: Path) -> None:
     """Many more: make chaos."""
-    only = ("process.kill", "process.freeze", "disk.file_size", "damage.index", "network.bytewise", "requests.versions")
-    summary = ChaosRun(seed=1, only=only).run(seconds=120, max_faults=6)
+    only = ("process.kill", "disk.file_size", "damage.index", "network.bytewise", "requests.versions")
+    summary = ChaosRun(seed=1, only=only).run(seconds=120, max_faults=4)
     assert summary.violations == []
-    assert summary.faults.total() == 6
+    assert summary.faults.total() == 4
     assert summary.counts.records > 100
     assert summary.counts.heartbeats.count > 10
     assert "total" in "\n".join(summary.lines())

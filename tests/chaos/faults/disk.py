@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.chaos.episode import Episode
+from tests.chaos.faults.network import connections
 from tests.chaos.faults.registry import fault
 from tests.chaos.shim import Operation, Shim
 
@@ -90,14 +91,17 @@ def short_writes(episode: Episode, rng: random.Random) -> str:
 
 @fault("disk.descriptors", weight=3)
 def descriptors(episode: Episode, rng: random.Random) -> str:
-    """Let the broker run out of file descriptors."""
+    """Let the broker run out of file descriptors, often while clients connect."""
     pid = episode.broker.pid
     spare = rng.choice((0, 1, 2, 5))
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) + spare, hard))
-    time.sleep(rng.uniform(0.5, 2 * MAX_FAULT_S))
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
-    return f"{spare} left"
+    try:
+        with connections(episode, rng.choice((0, 10, 100))) as opened:
+            time.sleep(rng.uniform(0.5, 2 * MAX_FAULT_S))
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))
+    return f"{spare} left, {len(opened)} connections"
 
 
 @fault("disk.start_with_errors", needs_shim=True)

@@ -3,7 +3,7 @@
 Invariants:
 - A heartbeat counts unless it overlaps an interval in which the broker was stopped on purpose.
 - The target is 250 ms. Only TARGET_MULTIPLE times that is a violation, because machines are noisy, and the time that
-  broker and member waited for a processor does not count. The summary has all latencies as they were.
+  the broker or the member waited for a processor does not count. The summary has all latencies as they were.
 - A member keeps its id through everything: stalls, kills, restarts.
 """
 
@@ -62,8 +62,8 @@ class HeartbeatOracle:
                 worst = heartbeat
         if worst is not None and _net_latency_s(worst) > TARGET_S * TARGET_MULTIPLE:
             violations.append(
-                f"a heartbeat of {worst.group} took {worst.latency_s * 1000:.0f} ms, of which broker and member waited "
-                f"{worst.processor_wait_s * 1000:.0f} ms for a processor; the target is {TARGET_S * 1000:.0f} ms"
+                f"a heartbeat of {worst.group} took {worst.latency_s * 1000:.0f} ms, of which the broker or the member "
+                f"waited {worst.processor_wait_s * 1000:.0f} ms for a processor; the target is {TARGET_S * 1000:.0f} ms"
             )
         if pending_since is not None and now - pending_since > PENDING_S and not _overlaps(pending_since, now, stopped):
             violations.append(f"a heartbeat has no response after {now - pending_since:.1f} s")
