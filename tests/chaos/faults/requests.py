@@ -10,7 +10,7 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -31,12 +31,13 @@ from tests.broker.mutant_sender import MutantSender
 from tests.broker.mutants import Samples, is_off_limits, mutants
 from tests.broker.raw_client import PRODUCE_V, RawClient
 from tests.chaos.episode import COMPACTED_TARGET, TARGETS, Episode
-from tests.chaos.faults.network import connect
+from tests.chaos.faults.network import connect, connections
 from tests.chaos.faults.registry import fault
 from tests.chaos.oracles.liveness import read_exactly
 from tests.chaos.oracles.log_lines import FORGED
 from tests.wire.samples import random_message
 
+LIST_OFFSETS_V: Final = 7
 MAX_WAIT_S: Final = 20.0
 SEND_S: Final = 30.0
 FRAME_BYTES: Final = (10_000, 200_000, 2_000_000, 10_000_000, 99_000_000)
@@ -61,15 +62,21 @@ IDS: Final = (
 
 
 def send(episode: Episode, *frames: bytes, wait_s: float = MAX_WAIT_S) -> int:
-    """Send frames on a new connection and read until it ends, all have responses, or the time is over."""
-    responses = 0
+    """Send frames on a new connection and count the responses, until it ends or none comes in time."""
     episode.counts.requests += len(frames)
     with suppress(OSError), connect(episode) as connection:
         connection.settimeout(SEND_S)
         for frame in frames:
             connection.sendall(frame)
-        connection.settimeout(wait_s)
-        for _ in frames:
+        return _count_responses(connection, len(frames), wait_s)
+    return 0
+
+
+def _count_responses(connection: socket.socket, count: int, wait_s: float) -> int:
+    connection.settimeout(wait_s)
+    responses = 0
+    with suppress(OSError):
+        while responses < count:
             _skip_response(connection)
             responses += 1
     return responses
@@ -167,17 +174,20 @@ def all_arrays() -> list[tuple[type[Request], int, tuple[str, ...]]]:
     ]
 
 
+def _random_array(rng: random.Random, sizes: Sequence[int]) -> tuple[bytes, str]:
+    """Return a frame and its description."""
+    message, version, path = rng.choice(all_arrays())
+    text = rng.choice(("", TARGETS[0]))
+    frame = array_frame(message, version, path, rng.choice(sizes), text)
+    return frame, f"{message.API.name} v{version} {'.'.join(path)} {len(frame):,} bytes of {text!r}"
+
+
 @fault("requests.arrays", weight=6)
 def arrays(episode: Episode, rng: random.Random) -> str:
     """Fill an array with as many minimal elements as fit."""
-    message, version, path = rng.choice(all_arrays())
-    size = rng.choice(FRAME_BYTES)
-    text = rng.choice(("", TARGETS[0]))
-    frame = array_frame(message, version, path, size, text)
+    frame, detail = _random_array(rng, FRAME_BYTES)
     times = rng.choice((1, 1, 3))
-    answered = send(episode, *[frame] * times)
-    detail = f"{times} × {message.API.name} v{version} {'.'.join(path)} {len(frame):,} bytes of {text!r}"
-    return f"{detail}, {answered} answered"
+    return f"{times} × {detail}, {send(episode, *[frame] * times)} answered"
 
 
 # --- bombs ------------------------------------------------------------------------------------------------------------
@@ -213,9 +223,8 @@ def _zigzag(number: int) -> bytes:
     return _varint(number << 1)
 
 
-@fault("requests.bombs", weight=4)
-def bombs(episode: Episode, rng: random.Random) -> str:
-    """Produce small batches that unpack to much, and let the broker search them by timestamp."""
+def _random_bomb(episode: Episode, rng: random.Random) -> tuple[bytes, bytes, str]:
+    """Return the frames that produce a bomb and search it by timestamp, and a description."""
     codec = rng.choice(CODECS)
     if rng.random() < 0.5:
         size = rng.choice(BOMB_BYTES)
@@ -228,11 +237,39 @@ def bombs(episode: Episode, rng: random.Random) -> str:
     now_ms = episode.wall_ms()
     batch = batch_of(codec, payload, count, now_ms)
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]
-    produce = encode_request(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data), PRODUCE_V, 1, "chaos")
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=data)
     search = ListOffsetsRequest(-1, topics=[ListOffsetsTopic(topic, [ListOffsetsPartition(0, timestamp=now_ms)])])
+    return (
+        encode_request(produce, PRODUCE_V, 1, "chaos"),
+        encode_request(search, LIST_OFFSETS_V, 2, "chaos"),
+        f"{len(batch):,} bytes of {codec.name.lower()}, {detail}, to {topic}",
+    )
+
+
+@fault("requests.bombs", weight=4)
+def bombs(episode: Episode, rng: random.Random) -> str:
+    """Produce small batches that unpack to much, and let the broker search them by timestamp."""
+    produce, search, detail = _random_bomb(episode, rng)
     times = rng.choice((1, 5, 20))
-    answered = send(episode, *[produce] * times, encode_request(search, 7, 2, "chaos"))
-    return f"{times} × {len(batch):,} bytes of {codec.name.lower()}, {detail}, to {topic}, {answered} answered"
+    return f"{times} × {detail}, {send(episode, *[produce] * times, search)} answered"
+
+
+@fault("requests.crowd", weight=2)
+def crowd(episode: Episode, rng: random.Random) -> str:
+    """Send large arrays and bombs on many connections at once."""
+    count = rng.choice((5, 20, 60))
+    with connections(episode, count) as opened:
+        for connection in opened:
+            if rng.random() < 0.5:
+                frames = [_random_array(rng, FRAME_BYTES[:4])[0]]
+            else:
+                frames = [*_random_bomb(episode, rng)[:2]]
+            connection.settimeout(SEND_S)
+            with suppress(OSError):
+                connection.sendall(b"".join(frames))
+            episode.counts.requests += len(frames)
+        answered = sum(_count_responses(connection, 1, MAX_WAIT_S) for connection in opened)
+    return f"{count} connections, {answered} answered"
 
 
 # --- ids, versions, damaged frames ------------------------------------------------------------------------------------
