@@ -15,7 +15,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -117,17 +117,19 @@ class Episode:
 
     # --- the broker's process -----------------------------------------------------------------------------------------
 
-    def start(self, prefix: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+    def start(self) -> None:
         """Start the broker; a refusal is a violation."""
-        sentence = self.start_or_refusal(prefix, environment)
+        sentence = self.start_or_refusal()
         if sentence is not None:
             raise Violation(f"the broker refused to start although nothing is damaged: {sentence}")
 
-    def start_or_refusal(self, prefix: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> str | None:
-        """Start the broker, or return the sentence with which it refused."""
-        variables = {**(self.shim.environment if self.shim else {}), **(environment or {})}
+    def start_or_refusal(self, prefix: Sequence[str] = ()) -> str | None:
+        """Start the broker, or return the sentence with which it refused; `prefix` is put before its command."""
+        environment = self.shim.environment if self.shim else {}
         try:
-            self.broker = BrokerProcess(self.data, self.settings, port=self.port, environment=variables, prefix=prefix)
+            self.broker = BrokerProcess(
+                self.data, self.settings, port=self.port, environment=environment, prefix=prefix
+            )
         except StartFailed as failure:
             self.counts.refusals += 1
             self.log += failure.log
