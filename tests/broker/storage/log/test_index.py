@@ -54,7 +54,7 @@ def test_time_index_lookup(tmp_path: Path) -> None:
 def test_empty_file_is_empty_index(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     assert len(OffsetIndex.read(tmp_path / "a", 0)) == len(TimeIndex.read(tmp_path / "a")) == 0
-    OffsetIndex.check_end(tmp_path / "a", 0)
+    assert OffsetIndex.read_last_position(tmp_path / "a", 0) == 0
     assert TimeIndex.read_last(tmp_path / "a") == (-1, 0)
 
 
@@ -80,7 +80,7 @@ def test_damaged_last_entry_is_detected(tmp_path: Path) -> None:
     for data in (b"\0", struct.pack(">ii", 5, 1000), struct.pack(">ii", -5, 1)):
         (tmp_path / "a").write_bytes(data)
         with pytest.raises(DamagedIndex):
-            OffsetIndex.check_end(tmp_path / "a", 1000)
+            OffsetIndex.read_last_position(tmp_path / "a", 1000)
     for data in (b"\0", struct.pack(">qi", -5, 1), struct.pack(">qi", 5, -1)):
         (tmp_path / "a").write_bytes(data)
         with pytest.raises(DamagedIndex):

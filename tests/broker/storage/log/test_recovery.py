@@ -14,7 +14,7 @@ from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.recovery import TruncatedTail
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
-from slackwater.wire.records.batch import RecordBatch
+from slackwater.wire.records.batch import RecordBatch, iter_batches
 
 from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, reopen
 
@@ -301,3 +301,53 @@ def test_failed_open_leaves_no_descriptor(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         opened(tmp_path)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_closed_segment_without_its_last_batches_is_reported(tmp_path: Path, clean_shutdown: bool, kept: int) -> None:
+    log = opened(tmp_path)
+    fill(log, 30)
+    if clean_shutdown:
+        log.close()
+    else:
+        log.close_unclean()
+    first, second, *_ = with_suffix(tmp_path, LOG).items()
+    cut_after(first[1], kept)
+    again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=clean_shutdown)
+    (warning,) = again.warnings
+    assert warning.startswith(f"{first[1]} ends before offset {kept}, but the next segment starts at {second[0]}: ")
+    assert again.log_end_offset == 30
+    again.close_unclean()
+
+
+def test_active_segment_without_its_last_batches_is_reported(tmp_path: Path) -> None:
+    log = opened(tmp_path, ROOMY)
+    fill(log, 5)
+    log.close()
+    cut_after(active_file(tmp_path), 3)
+    again = PartitionLog.open(tmp_path, ROOMY, NOW_MS, clean_shutdown=True)
+    (warning,) = again.warnings
+    assert warning.startswith(f"{active_file(tmp_path)} ends before offset 3, but all records before 5 were flushed: ")
+    again.close()
+    assert PartitionLog.open(tmp_path, ROOMY, NOW_MS, clean_shutdown=True).warnings == []
+
+
+def test_gaps_of_a_compacted_log_are_not_reported(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    fill(log, 30)
+    log.close()
+    (_, first), *_ = with_suffix(tmp_path, LOG).items()
+    cut_after(first, 3)
+    stored = Checkpoint.read(tmp_path)
+    assert stored is not None
+    replace(stored, gaps_up_to=30).write(tmp_path)
+    again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
+    assert again.warnings == []
+    again.close()
+
+
+def cut_after(path: Path, batches: int) -> None:
+    """Keep the first batches of a log file."""
+    data = path.read_bytes()
+    path.write_bytes(data[: sum(len(batch.data) for batch in list(iter_batches(data))[:batches])])

@@ -94,11 +94,15 @@ class OffsetIndex(_Index):
         return index
 
     @classmethod
-    def check_end(cls, path: Path, log_bytes: int) -> None:
-        """Raise `DamagedIndex` if the last entry does not fit a segment of `log_bytes` bytes."""
-        relative_offset, position = _read_last(path, cls.entry, (0, -1))
-        if relative_offset < 0 or position >= log_bytes:
+    def read_last_position(cls, path: Path, log_bytes: int) -> int:
+        """Return the position in the last entry; 0 if there is none.
+
+        Raises `DamagedIndex` if the entry does not fit a segment of `log_bytes` bytes.
+        """
+        relative_offset, position = _read_last(path, cls.entry, (0, 0))
+        if relative_offset < 0 or not 0 <= position <= max(log_bytes - 1, 0):
             raise DamagedIndex(f"{path}: the last entry points outside the segment of {log_bytes} bytes")
+        return position
 
     def position(self, relative_offset: int) -> int:
         """Return the position where the search for an offset starts."""

@@ -7,6 +7,8 @@ Invariants:
   allowed only where compaction has run. (The checksum does not cover the offset, so one flipped bit could otherwise
   move the log end far ahead.) Everything after that point is removed, later segments included, and each `TruncatedTail`
   says what was removed and why.
+- A segment that ends at a complete batch, but before the next segment or the recovery point, has lost its last batches.
+  `warnings` says so.
 - An unfinished compaction is completed or undone first (`swap`), so that each segment exists once.
 
 Acknowledged batches are complete after a killed process, because they were written before the response. Only a power
@@ -106,6 +108,11 @@ def _recover(
     recovered.checkpoint = checkpoint
     _check_segments(recovered, segments[-1].base_offset if clean_shutdown else checkpoint.recovery_point)
     valid_up_to = segments[-1].next_offset
+    if valid_up_to < checkpoint.recovery_point and not recovered.truncated_tails:
+        recovered.warnings.append(
+            f"{segments[-1].path(LOG)} ends before offset {valid_up_to}, but all records before "
+            f"{checkpoint.recovery_point} were flushed: the records between them are lost."
+        )
     if valid_up_to < checkpoint.log_start_offset:
         # Records were deleted up to an offset that the truncation removed. Offsets are never assigned twice.
         segments[-1].finish()
@@ -127,7 +134,7 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
         is_active = number == len(segments) - 1
         next_base = None if is_active else segments[number + 1].base_offset
         if next_base is not None and next_base <= trusted_up_to:
-            segment.trust(next_base)
+            _report_missing(recovered, segment, segment.trust(next_base), next_base)
             continue
         file_size = segment.size
         recovered.scanned_bytes += file_size
@@ -135,7 +142,8 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
         if next_base is not None and segment.next_offset > next_base:
             reason = reason or f"the next segment starts at offset {next_base}"
         if reason is None:
-            if not is_active:
+            if next_base is not None:
+                _report_missing(recovered, segment, segment.next_offset, next_base)
                 segment.finish()
             continue
         segment.truncate()
@@ -149,6 +157,16 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
             swap.remove(later)
         del segments[number + 1 :]
         return
+
+
+def _report_missing(recovered: Recovered, segment: Segment, end_offset: int | None, next_base: int) -> None:
+    """Report a segment that was cut between two batches; its last batches are missing."""
+    checkpoint = recovered.checkpoint
+    if end_offset is not None and checkpoint.gaps_up_to <= end_offset < next_base > checkpoint.log_start_offset:
+        recovered.warnings.append(
+            f"{segment.path(LOG)} ends before offset {end_offset}, but the next segment starts at {next_base}: "
+            "the records between them are lost."
+        )
 
 
 def scan(segment: Segment, gaps_up_to: int) -> str | None:

@@ -101,13 +101,15 @@ class Segment:
         self._time_index: TimeIndex | None = TimeIndex(self.path(TIME_INDEX))
         self._cached_reads.clear()
 
-    def trust(self, next_offset: int) -> None:
+    def trust(self, next_offset: int) -> int | None:
         """Accept a flushed file without a scan. Its indexes are read when they are needed.
 
-        A missing or damaged index is rebuilt from the batch headers.
+        A missing or damaged index is rebuilt from the batch headers. Returns the offset after the last batch, or None
+        if the end of the file is damaged.
         """
+        last_indexed = 0
         try:
-            OffsetIndex.check_end(self.path(OFFSET_INDEX), self.size)
+            last_indexed = OffsetIndex.read_last_position(self.path(OFFSET_INDEX), self.size)
             self.max_timestamp, relative_offset = TimeIndex.read_last(self.path(TIME_INDEX))
         except DamagedIndex:
             self._rebuild()
@@ -119,6 +121,13 @@ class Segment:
                 first = next(self.iter_headers(0), None)
                 self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
         self.next_offset = next_offset
+        end_offset = self.base_offset
+        try:
+            for header in self.iter_headers(last_indexed):
+                end_offset = header.last_offset + 1
+        except DamagedSegment:
+            return None  # reported when it is read
+        return end_offset
 
     def _rebuild(self) -> None:
         """Rebuild both indexes from the batch headers, up to the first damaged one."""
