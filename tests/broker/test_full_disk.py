@@ -4,9 +4,16 @@ A limit on the file size of the broker process (RLIMIT_FSIZE) simulates the full
 """
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
-from slackwater.group.errors import Error
+import pytest
+
+from slackwater.broker.config import Settings
+from slackwater.broker.process import BrokerOptions, start_broker
+from slackwater.broker.storage.log.files import replace_file
+from slackwater.group.errors import Error, UsageError
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from slackwater.wire.records.record import Record, encode_batch
 
@@ -154,3 +161,25 @@ def test_stop_on_full_disk_loses_nothing(tmp_path: Path) -> None:
             assert "the last shutdown was not clean" in broker.log
 
     asyncio.run(scenario())
+
+
+def test_start_on_a_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwritev", fail)
+    file = tmp_path / "topics.json"
+    with pytest.raises(OSError, match="No space left") as failure:
+        replace_file(file, b"[]")
+
+    def start(*_: object, **__: object) -> None:
+        raise failure.value
+
+    monkeypatch.setattr("slackwater.broker.process.Server", start)
+    options = BrokerOptions(directory=tmp_path, settings=Settings({}), listen=("127.0.0.1", 0))
+    with pytest.raises(UsageError) as refusal:
+        asyncio.run(start_broker(options))
+    assert str(refusal.value) == (
+        f"The data directory {tmp_path} cannot be opened: No space left on device ({file}). "
+        "Free some space, and start the broker again."
+    )

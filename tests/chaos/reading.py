@@ -40,7 +40,7 @@ async def read_partition(client: RawClient, ledger: PartitionLedger) -> Content:
                 offset = batch.next_offset
         except (WireError, Unreadable) as error:
             failure = str(error)
-        if failure or offset == start:
+        if offset == start:  # otherwise the next fetch starts with the batch that failed
             resumed_at = bases[min(bisect_right(bases, offset), len(bases) - 1)]
             content.unreadable.append((range(offset, resumed_at), failure or "the response has no complete batch"))
             offset = resumed_at

@@ -65,9 +65,13 @@ async def start_broker(options: BrokerOptions) -> RunningBroker:
                 f"The logs in {options.directory} need more file descriptors than the limit of {limit} allows. "
                 "Raise the limit (ulimit -n), and start the broker again."
             ) from error
+        file = f" ({error.filename})" if error.filename else ""
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = (
+            "Free some space, and start the broker again." if is_full else "Use another directory, or fix this one."
+        )
         raise UsageError(
-            f"The data directory {options.directory} cannot be opened: {error.strerror or error} ({error.filename}). "
-            "Use another directory, or fix this one."
+            f"The data directory {options.directory} cannot be opened: {error.strerror or error}{file}. {advice}"
         ) from error
     running = RunningBroker(server)
     try:

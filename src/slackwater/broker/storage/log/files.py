@@ -79,6 +79,9 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
         write_at(fd, [data], 0)
         if sync:
             os.fsync(fd)
+    except OSError as error:
+        error.filename = str(path)  # calls on a descriptor do not set it
+        raise
     finally:
         os.close(fd)
     os.replace(temporary, path)
