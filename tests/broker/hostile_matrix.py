@@ -98,6 +98,9 @@ def all_attacks(
     yield from strings(only)
     if apis.HEARTBEAT in only:
         yield from tagged_fields()
+    if apis.CREATE_TOPICS in only:
+        many = CreateTopicsRequest([CreatableTopic("many", 1_000, 1)], timeout_ms=60_000)
+        yield Attack("CreateTopics with 1,000 partitions", encode_request(many, 5, CORRELATION_ID, None))
     if apis.PRODUCE in only:
         yield from bombs()
 
