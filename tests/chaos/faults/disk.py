@@ -5,7 +5,7 @@ import os
 import random
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.chaos.episode import Episode
@@ -13,8 +13,12 @@ from tests.chaos.faults.network import connections
 from tests.chaos.faults.registry import fault
 from tests.chaos.shim import Operation, Shim
 
-ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
 MAX_FAULT_S = 2.0
+
+
+def _error(operations: Sequence[Operation], rng: random.Random) -> int:
+    """Return an error that these operations can have."""
+    return errno.EIO if Operation.READ in operations else rng.choice((errno.EIO, errno.ENOSPC))
 
 
 def _shim(episode: Episode) -> Shim:
@@ -62,17 +66,18 @@ def file_size(episode: Episode, rng: random.Random) -> str:
 def errors(episode: Episode, rng: random.Random) -> str:
     """Let operations fail now and then; a log whose fsync failed accepts nothing until a restart."""
     operations = rng.sample(list(Operation), rng.choice((1, 1, 2)))
-    name = rng.choice(sorted(ERRORS))
+    error = _error(operations, rng)
     per_mille = rng.choice((10, 200, 1000))
     with _healed(episode) as shim:
         for operation in operations:
-            shim.fail(operation, ERRORS[name], per_mille)
+            shim.fail(operation, error, per_mille)
         time.sleep(rng.uniform(0.1, MAX_FAULT_S))
     needs_restart = Operation.FSYNC in operations
     if needs_restart:
         episode.kill()
         episode.start()
-    return f"{name} for {per_mille / 10:g} % of {', '.join(operation.name.lower() for operation in operations)}"
+    names = ", ".join(operation.name.lower() for operation in operations)
+    return f"{errno.errorcode[error]} for {per_mille / 10:g} % of {names}"
 
 
 @fault("disk.short_writes", needs_shim=True)
@@ -118,8 +123,9 @@ def start_with_errors(episode: Episode, rng: random.Random) -> str:
             detail = f"{free_bytes} bytes free"
         else:
             operation, per_mille = rng.choice(list(Operation)), rng.choice((50, 300, 1000))
-            shim.fail(operation, rng.choice(sorted(ERRORS.values())), per_mille)
-            detail = f"{per_mille / 10:g} % of {operation.name.lower()} fail"
+            error = _error([operation], rng)
+            shim.fail(operation, error, per_mille)
+            detail = f"{errno.errorcode[error]} for {per_mille / 10:g} % of {operation.name.lower()}"
         sentence = episode.start_or_refusal()
         if sentence is None:
             time.sleep(rng.uniform(0, 1))

@@ -1,5 +1,6 @@
 """Tests of recovery: what is scanned and what is truncated."""
 
+import errno
 import os
 import struct
 from dataclasses import replace
@@ -351,3 +352,17 @@ def cut_after(path: Path, batches: int) -> None:
     """Keep the first batches of a log file."""
     data = path.read_bytes()
     path.write_bytes(data[: sum(len(batch.data) for batch in list(iter_batches(data))[:batches])])
+
+
+def test_read_error_names_the_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path)
+    fill(log, 30)
+    log.close()
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", fail)
+    with pytest.raises(OSError, match="Input/output error") as failure:
+        PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
+    assert failure.value.filename == str(tmp_path)

@@ -76,9 +76,11 @@ def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: 
     recovered = Recovered([], Checkpoint(), ProducerState())
     try:
         _recover(recovered, directory, files, config, now_ms, clean_shutdown=clean_shutdown)
-    except BaseException:
+    except BaseException as error:
         for segment in recovered.segments:
             segment.close()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(directory)  # calls on a descriptor do not set it
         raise
     return recovered
 
