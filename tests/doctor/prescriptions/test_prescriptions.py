@@ -186,3 +186,11 @@ def test_remove_members_command_is_current() -> None:
     texts = [prescription.what for prescription in prescribe("stuck_rebalance", {})]
     assert any("slackwater groups remove-members" in text for text in texts)
     assert not any("--delete-members" in text for text in texts)
+
+
+def test_own_consumer_is_recognized_by_its_logger() -> None:
+    line = (
+        "INFO [Consumer clientId=a, groupId=g] Revoke previously assigned partitions t-0 (slackwater.client.consumer)"
+    )
+    assert library_of([line]) == "slackwater"
+    assert library_of([line.replace("slackwater.client", "org.apache.kafka.clients")]) == "java"
