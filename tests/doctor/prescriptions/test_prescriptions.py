@@ -5,7 +5,7 @@ import pytest
 from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.prescriptions import prescribe
 from slackwater.doctor.prescriptions.libraries import PROPERTIES, library_of
-from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, round_up, seconds, with_margin
+from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, measured, round_up, seconds, with_margin
 from slackwater.doctor.prescriptions.remedies import REMEDIES
 
 LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka", "sarama", "kafkajs", "slackwater")
@@ -48,6 +48,10 @@ def test_limit_is_based_on_the_percentile_of_many_batches() -> None:
     many = prescribe("poll_delay", {"limit_ms": 300_000, "longest_ms": 900_000, "late_batches": 240, "p99_ms": 400_000})
     assert many[1].what == "raise max.poll.interval.ms above the 99th percentile of 240 late batches (400 s)"
     assert many[1].settings == {"max.poll.interval.ms": "600000"}
+
+
+def test_measured_times_are_rounded() -> None:
+    assert [measured(value) for value in (731, 3_004, 12_345, 900_000)] == ["0.7 s", "3.0 s", "12 s", "15 min"]
 
 
 def test_unmeasured_values_are_left_out() -> None:

@@ -105,9 +105,9 @@ def _basis(figures: Mapping[str, int]) -> str:
     """Return the measurement that a limit for batches is based on."""
     batches = figures.get("late_batches", 0)
     if p99 := figures.get("p99_ms"):
-        return f"the 99th percentile of {batches} late batches ({numbers.seconds(p99)})"
+        return f"the 99th percentile of {batches} late batches ({numbers.measured(p99)})"
     if batches > 1 and "longest_ms" in figures:
-        return f"the longest of {batches} late batches ({numbers.seconds(figures['longest_ms'])})"
+        return f"the longest of {batches} late batches ({numbers.measured(figures['longest_ms'])})"
     return "the longest batch"
 
 

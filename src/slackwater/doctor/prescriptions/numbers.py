@@ -40,6 +40,11 @@ def fewer_records(limit_ms: int | None, longest_ms: int | None, now: int = DEFAU
     return max(1, int(now * (limit_ms / MARGIN) / longest_ms))
 
 
+def measured(value_ms: int) -> str:
+    """Format a measured duration with two digits or more: 3.0 s, 400 s, 15 min."""
+    return f"{value_ms / 1000:.1f} s" if value_ms < 10_000 else seconds(round(value_ms, -3))
+
+
 def seconds(value_ms: int) -> str:
     """Format a duration."""
     if value_ms < 1000:
