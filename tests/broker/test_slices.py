@@ -2,10 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from slackwater.broker.server import Server
 from slackwater.broker.slices import SLICE_S, Sliced, Slices, complete
+from slackwater.group.errors import Error
+from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.record import Record, encode_batch
+
+from .raw_client import RawClient, closing
+from .server_client import with_server
 
 
 class FakeClock:
@@ -157,3 +165,28 @@ def test_cancelled_work_ends() -> None:
         assert log == ["next"]
 
     asyncio.run(run())
+
+
+def test_a_small_batch_does_not_overtake_a_large_one(tmp_path: Path) -> None:
+    @closing
+    async def scenario(server: Server) -> None:
+        client = await RawClient.at(server.port)
+        await client.create_topic("t")
+        producer_id = await client.producer_id()
+
+        def batch(sequence: int, value: bytes) -> bytearray:
+            return encode_batch(
+                [Record(b"k", value, timestamp=1)],
+                codec=Codec.ZSTD,
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
+
+        for sequence in range(10):  # every other batch is decompressed in the thread
+            client.send_batch("t", 0, batch(sequence, bytes(8 << 20) if sequence % 2 == 0 else b"small"))
+        responses = [await client.next_produce_response() for _ in range(10)]
+        assert [Error(response.error_code) for response in responses] == [Error.NONE] * 10
+        assert [response.base_offset for response in responses] == list(range(10))
+
+    with_server(tmp_path, scenario)
