@@ -15,6 +15,7 @@ from slackwater.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from slackwater.wire.schema import NO_UUID
 from tests.broker.quiet_broker import QuietBroker
 
@@ -188,14 +189,17 @@ def test_many_partitions_are_created_in_slices(tmp_path: Path) -> None:
         assert len(topic.partitions) == 500
 
 
-def test_topic_deleted_during_its_creation(tmp_path: Path) -> None:
+def test_topic_appears_when_it_is_complete(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
-        creator = broker.connect()
+        creator, other = broker.connect(), broker.connect()
         response = creator.send(CreateTopicsRequest([CreatableTopic("big", 1_000, 1)]), CreateTopicsResponse, 5)
-        topic = broker.broker.topics.get("big")
-        assert topic is not None
-        broker.broker.topics.delete(topic)
+        assert broker.broker.topics.get("big") is None
+        again = other.request(CreateTopicsRequest([CreatableTopic("big", 1, 1)]), CreateTopicsResponse, 5)
+        assert again.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
+        metadata = other.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
+        assert metadata.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
         while (created := response()) is None:
             broker.run_pending()
-        assert created.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
-        assert broker.broker.topics.get("big") is None
+        assert created.topics[0].error_code == Error.NONE
+        metadata = other.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
+        assert len(metadata.topics[0].partitions) == 1_000

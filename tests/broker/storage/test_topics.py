@@ -9,6 +9,7 @@ import pytest
 from slackwater.broker.config import Settings
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
+from slackwater.broker.slices import complete
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.pending_appends import AppendInfo
@@ -246,6 +247,43 @@ def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
     assert topics.get(OFFSETS_TOPIC) is not None
     assert topics.get(OFFSETS_TOPIC).is_internal  # type: ignore[union-attr]
     topics.close()
+
+
+def test_interrupted_creation_leaves_nothing(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    creation = topics.create_in_slices("orders", 3)
+    next(creation)
+    assert topics.is_being_created("orders")
+    assert topics.get("orders") is None
+    creation.close()  # the broker stops
+    assert not list(tmp_path.glob("orders-*"))
+    assert len(topics.create("orders", 2).partitions) == 2
+
+
+def test_new_partitions_appear_at_once(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    orders = topics.create("orders", 1)
+    growth = topics.add_partitions_in_slices(orders, 4)
+    next(growth)
+    assert len(orders.partitions) == 1
+    with pytest.raises(BrokerError, match="Another request is adding partitions"):
+        topics.add_partitions(orders, 3)
+    topics.alter(orders, topics.check_settings({"segment.bytes": "1048576"}))
+    complete(growth)
+    assert [partition.index for partition in orders.partitions] == [0, 1, 2, 3]
+    assert {partition.log.config.segment_bytes for partition in orders.partitions} == {1_048_576}
+    assert {path.name for path in tmp_path.glob("orders-*")} == {f"orders-{index}" for index in range(4)}
+
+
+def test_topic_deleted_while_it_grows(tmp_path: Path) -> None:
+    topics = _open(tmp_path)
+    orders = topics.create("orders", 1)
+    growth = topics.add_partitions_in_slices(orders, 4)
+    next(growth)
+    topics.delete(orders)
+    with pytest.raises(BrokerError, match="was deleted"):
+        complete(growth)
+    assert not list(tmp_path.glob("orders-*"))
 
 
 def test_failed_creation_leaves_nothing(tmp_path: Path) -> None:

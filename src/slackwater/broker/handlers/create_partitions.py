@@ -8,7 +8,6 @@ from collections import Counter
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers import long_requests
-from slackwater.broker.handlers.partition_creation import grow
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_replicas, invalid_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic
@@ -55,7 +54,7 @@ def _result(
             raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
         topic = _check_change(broker, change)
         if not validate_only:
-            yield from grow(broker, topic, change.count)
+            yield from broker.topics.add_partitions_in_slices(topic, change.count)
     except BrokerError as rejected:
         error, message = rejected.error, str(rejected)
     except OSError as failed:

@@ -8,7 +8,6 @@ There is one broker, so a topic has one replica. A topic that appears twice in a
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Final
 
 from slackwater.broker.broker import Broker
@@ -16,10 +15,9 @@ from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic_settings
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers import long_requests
-from slackwater.broker.handlers.partition_creation import STEP, grow
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_assignment
-from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic
+from slackwater.broker.storage.topics import MAX_PARTITIONS
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.create_topics import (
@@ -79,7 +77,7 @@ def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -
         if requested.name == OFFSETS_TOPIC:
             topic_id = broker.create_offsets_topic(settings).topic_id
         else:
-            topic_id = (yield from _create_in_steps(broker, requested.name, partitions, settings)).topic_id
+            topic_id = (yield from broker.topics.create_in_slices(requested.name, partitions, settings)).topic_id
     return CreatableTopicResult(
         name=requested.name,
         topic_id=topic_id,
@@ -91,17 +89,6 @@ def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -
             for config in describe_topic(broker.settings, parse_topic_settings(settings))
         ],
     )
-
-
-def _create_in_steps(broker: Broker, name: str, partitions: int, settings: Mapping[str, str]) -> Sliced[Topic]:
-    """Create a topic; if one of its partitions cannot be created, there is no topic."""
-    topic = broker.topics.create(name, min(partitions, STEP), settings)
-    try:
-        yield from grow(broker, topic, partitions)
-    except OSError:
-        broker.topics.delete(topic)
-        raise
-    return topic
 
 
 def _partitions(broker: Broker, requested: CreatableTopic) -> int:

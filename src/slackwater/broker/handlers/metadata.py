@@ -82,7 +82,8 @@ def _requested_topic(
             return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, None, requested.topic_id)
         return _topic_metadata(broker, topic, operations)
     topic = broker.topics.get(requested.name)
-    if topic is None and may_create and not broker.was_deleted(requested.name):
+    is_changing = broker.was_deleted(requested.name) or broker.topics.is_being_created(requested.name)
+    if topic is None and may_create and not is_changing:
         try:
             topic = broker.auto_create(requested.name)
         except BrokerError as error:

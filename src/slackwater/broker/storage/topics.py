@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.broker.config import SYNONYMS, Settings, Value, format_value, parse_topic_settings
+from slackwater.broker.slices import Sliced, complete
 from slackwater.broker.storage.descriptors import check_descriptors
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import replace_file
@@ -117,6 +118,7 @@ class Topics:
         self._refused: set[str] = set()  # topics for which `check_room` has logged the reason
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._growing: set[str] = set()  # topics whose partitions are being created
         self._collision_names: dict[str, str] = {}  # name with '_' for '.' → name
         self.on_partitions_created: Callable[[str, int], None] = lambda name, count: None
 
@@ -230,19 +232,33 @@ class Topics:
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Topic:
         """Create a topic. If this raises OSError, nothing is left of it."""
+        return complete(self.create_in_slices(name, partitions, settings))
+
+    def create_in_slices(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Sliced[Topic]:
+        """Create a topic like `create`, in slices. It exists for other requests when it is complete."""
         self.check(name, partitions, settings or {})
         topic = Topic(name, self._new_id(), parse_topic_settings(settings or {}))
+        self._collision_names[_collision_name(name)] = name
+        self._growing.add(name)
+        created: list[Partition] = []
         try:
-            self._create_partitions(topic, partitions)
+            yield from self._create_partitions(topic, range(partitions), created)
+            topic.partitions.extend(created)
             self._add(topic)
             self._save()
-        except OSError:
+        except BaseException:  # a disk error, or the broker stops
             self._remove_names(topic)
-            self._discard(topic, 0)
+            self._discard(created)
             raise
-        self._rename_new(topic, 0)
+        finally:
+            self._growing.discard(name)
         self.on_partitions_created(topic.name, partitions)
+        yield from self._rename_new(created)
         return topic
+
+    def is_being_created(self, name: str) -> bool:
+        """Whether a request is creating this topic now."""
+        return name in self._growing and name not in self._topics
 
     def check(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Raise `BrokerError` if this topic cannot be created."""
@@ -251,7 +267,7 @@ class Topics:
                 Error.INVALID_TOPIC_EXCEPTION,
                 f"Topic name {name!r} is illegal; use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
             )
-        if name in self._topics:
+        if name in self._topics or name in self._growing:
             raise BrokerError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if (other := self._collision_names.get(_collision_name(name))) is not None:
             raise BrokerError(Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
@@ -315,16 +331,33 @@ class Topics:
 
     def add_partitions(self, topic: Topic, partitions: int) -> None:
         """Grow a topic to this number of partitions. If this raises OSError, the topic is unchanged."""
+        complete(self.add_partitions_in_slices(topic, partitions))
+
+    def add_partitions_in_slices(self, topic: Topic, partitions: int) -> Sliced[None]:
+        """Grow a topic like `add_partitions`, in slices. All new partitions appear at once."""
         before = len(topic.partitions)
+        if topic.name in self._growing:
+            raise BrokerError(
+                Error.INVALID_PARTITIONS, f"Another request is adding partitions to topic '{topic.name}'."
+            )
         self.check_room(topic.name, range(before, partitions))
+        self._growing.add(topic.name)
+        created: list[Partition] = []
         try:
-            self._create_partitions(topic, partitions)
+            yield from self._create_partitions(topic, range(before, partitions), created)
+            if self._topics.get(topic.name) is not topic:
+                raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic.name}' was deleted.")
+            topic.partitions.extend(created)
             self._save()
-        except OSError:
-            self._discard(topic, before)
+        except BaseException:  # a disk error, or the broker stops
+            del topic.partitions[before:]
+            self._discard(created)
             raise
-        self._rename_new(topic, before)
+        finally:
+            self._growing.discard(topic.name)
+        self._configure(topic)  # its settings may have changed in the meantime
         self.on_partitions_created(topic.name, partitions)
+        yield from self._rename_new(created)
 
     def alter(self, topic: Topic, overrides: dict[str, Value]) -> None:
         """Replace the settings of a topic. If this raises OSError, the settings are unchanged."""
@@ -374,10 +407,10 @@ class Topics:
         for partition in topic.partitions:
             partition.log.config = config
 
-    def _create_partitions(self, topic: Topic, partitions: int) -> None:
+    def _create_partitions(self, topic: Topic, indexes: range, created: list[Partition]) -> Sliced[None]:
         """Create the logs of new partitions. Their directories are renamed after `topics.json` is written."""
         config = self.config(topic)
-        for index in range(len(topic.partitions), partitions):
+        for index in indexes:
             path = self._unfinished_path(topic, index, Unfinished.CREATION)
             path.mkdir()
             try:
@@ -386,11 +419,14 @@ class Topics:
             except OSError:
                 remove_directories([path])
                 raise
-            topic.partitions.append(Partition(topic, index, partition_log))
+            created.append(Partition(topic, index, partition_log))
+            yield None
 
-    def _rename_new(self, topic: Topic, first: int) -> None:
-        for partition in topic.partitions[first:]:
-            self._rename(partition)
+    def _rename_new(self, created: Iterable[Partition]) -> Sliced[None]:
+        for partition in created:
+            if self._topics.get(partition.topic.name) is partition.topic:  # it may be deleted in the meantime
+                self._rename(partition)
+            yield None
 
     def _rename(self, partition: Partition) -> None:
         """Give a partition directory its plain name; if this fails, the next start does it."""
@@ -420,12 +456,11 @@ class Topics:
         if self._collision_names.get(_collision_name(topic.name)) == topic.name:
             del self._collision_names[_collision_name(topic.name)]
 
-    def _discard(self, topic: Topic, first: int) -> None:
-        """Remove partitions that could not be created; the next start deletes what remains on disk."""
-        for partition in topic.partitions[first:]:
+    def _discard(self, created: Sequence[Partition]) -> None:
+        """Remove new partitions that are not used; the next start deletes what remains on disk."""
+        for partition in created:
             partition.log.close_unclean()
-        remove_directories([partition.log.directory for partition in topic.partitions[first:]])
-        del topic.partitions[first:]
+        remove_directories([partition.log.directory for partition in created])
 
     def _path(self, topic: Topic, index: int) -> Path:
         return self._directory / plain_name(topic.name, index)
