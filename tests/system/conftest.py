@@ -36,13 +36,13 @@ NewGroup = Callable[..., ConsumerGroup]
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out all scenarios but those of QUICK, unless the command line names this directory or a path in it."""
     named = ((config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args)
-    if not any(path.is_relative_to(HERE) for path in named):
-        items[:] = [item for item in items if not _is_slow(item)]
+    if any(path.is_relative_to(HERE) for path in named):
+        return
+    items[:] = [item for item in items if not _is_scenario(item) or item.name in QUICK]
 
 
-def _is_slow(item: pytest.Item) -> bool:
-    is_scenario = item.path.is_relative_to(HERE) and "client" in getattr(item, "fixturenames", ())
-    return is_scenario and item.name not in QUICK
+def _is_scenario(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(HERE) and "client" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
