@@ -151,7 +151,7 @@ def unfinished(episode: Episode, rng: random.Random) -> str:
     with connections(episode, count) as opened:
         for connection in opened:
             # The broker may close a connection or stop to read it when there is too much.
-            connection.settimeout(0.2)
+            connection.settimeout(0.05)
             with suppress(OSError):
                 connection.sendall(struct.pack(">i", size + 1))
                 for _ in range(size // len(part)):
