@@ -39,6 +39,7 @@ class Summary:
         rows = [*sorted(self.faults.items()), ("total", self.faults.total())]
         counts, beats = self.counts, self.counts.heartbeats
         median, high, higher = (1000 * beats.percentile_s(share) for share in (0.5, 0.99, 0.999))
+        slowest, slowest_net = 1000 * beats.max_s, 1000 * beats.max_net_s
         return [
             f"{'fault':{width}}  count    violated",
             *(f"{name:{width}}  {count:5}  {violated[name] or '-':>10}" for name, count in rows),
@@ -51,6 +52,6 @@ class Summary:
             f"failed operations    {counts.injected_errors:,} of the disk",
             f"heartbeats           {beats.count:,}; {beats.above_target} took more than {1000 * TARGET_S:.0f} ms",
             f"heartbeat latency    {median:.1f} ms median, {high:.1f} ms 99 %, {higher:.1f} ms 99.9 %",
-            f"slowest heartbeat    {1000 * beats.max_s:.0f} ms",
+            f"slowest heartbeat    {slowest:.0f} ms; without waits for a processor {slowest_net:.0f} ms",
             f"memory               {counts.max_memory_bytes >> 20} MB at most",
         ]

@@ -42,6 +42,7 @@ class HeartbeatOracle:
     count: int = 0
     above_target: int = 0
     max_s: float = 0.0
+    max_net_s: float = 0.0  # without the time that broker or member waited for a processor
     last_max_s: float = 0.0  # of the last fault
     _histogram: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS_S) + 1))
 
@@ -82,6 +83,7 @@ class HeartbeatOracle:
         self.count += 1
         self.above_target += heartbeat.latency_s > TARGET_S
         self.max_s = max(self.max_s, heartbeat.latency_s)
+        self.max_net_s = max(self.max_net_s, _net_latency_s(heartbeat))
         self.last_max_s = max(self.last_max_s, heartbeat.latency_s)
         self._histogram[bisect(_BUCKETS_S, heartbeat.latency_s)] += 1
 
