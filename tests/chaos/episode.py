@@ -40,7 +40,7 @@ TARGETS: Final = ("target-a", "target-b")
 """Topics for hostile requests; nothing is checked there."""
 COMPACTED_TARGET: Final = "target-compacted"
 COMPACTION: Final = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_bytes": "20000"}
-PROGRESS_S: Final = 30.0
+PROGRESS_S: Final = 60.0  # a member whose join was lost blocks its group for a session timeout
 CHECK_S: Final = 60.0
 PORTS: Final = range(20_000, 32_000)  # below the ports that clients get
 _BEFORE_OFFSET: Final = re.compile(r"before offset (\d+)")

@@ -33,7 +33,7 @@ OFFSETS_PARTITIONS: Final = 3
 BYSTANDER_PARTITION: Final = 0
 """The partition of `__consumer_offsets` with the groups of the bystanders, which is never damaged."""
 KEYS: Final = 20
-SESSION_MS: Final = 120_000
+SESSION_MS: Final = 25_000
 PAUSE_S: Final = 0.02
 RETRY_S: Final = 0.05
 PARKED_S: Final = 60.0
@@ -202,16 +202,21 @@ class Committer(Worker):
 
 
 class MemberCommitter(Committer):
-    """Commits as the only member of its group."""
+    """Commits as the only member of its group; it keeps its member id until the broker does not know it."""
+
+    joining: Membership | None = None
 
     async def step(self, client: RawClient) -> None:
         if self.member is None:
-            member = Membership(client, self.ledger.group, SESSION_MS)
-            error = await member.try_rejoin()
+            self.joining = self.joining or Membership(client, self.ledger.group, SESSION_MS)
+            self.joining.client = client
+            error = await self.joining.try_rejoin()
             if error is not Error.NONE:
+                if error is Error.UNKNOWN_MEMBER_ID:
+                    self.joining = None
                 await self.on_error(error)
                 return
-            self.member = member
+            self.member, self.joining = self.joining, None
         await super().step(client)
 
 
