@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from slackwater import Admin
 from tests.interop.clients import CLIENTS, JAVA, Client, Driver, require
 
 START_S = 60.0
@@ -37,7 +38,10 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = home / "log.txt"
     with log.open("wb") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
         try:
-            yield _address(process, log)
+            address = _address(process, log)
+            with Admin({"bootstrap.servers": address}) as admin:
+                admin.committed("first")  # creates __consumer_offsets; kafka-python's admin client does not retry
+            yield address
             process.terminate()
             assert process.wait(START_S) == 0, f"the broker did not stop cleanly\n{log.read_text()[-4000:]}"
         finally:
