@@ -27,6 +27,15 @@ def test_watch_fires_on_a_played_incident(incident: Incident) -> None:
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed. To add it: apt-get install prometheus")
+def test_promtool_accepts_the_rules_file(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(prometheus_rules())
+    assert PROMTOOL is not None
+    result = subprocess.run([PROMTOOL, "check", "rules", "rules.yml"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "duplicate" not in result.stdout + result.stderr
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed. To add it: apt-get install prometheus")
 @pytest.mark.parametrize("incident", INCIDENTS, ids=lambda incident: incident.name)
 def test_broker_rules_agree_with_watch(incident: Incident, tmp_path: Path) -> None:
     recording = record(incident)

@@ -221,6 +221,7 @@ def _rule(alert: Alert, exporter: str) -> list[str]:
         f"        for: {alert.prometheus_for_s.get(exporter, alert.for_s)}s",
         "        labels:",
         f"          severity: {alert.severity}",
+        f"          exporter: {exporter}",
         "        annotations:",
         f'          summary: "{alert.summary}"',
         f'          description: "{alert.first_action}"',
