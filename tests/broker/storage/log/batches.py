@@ -1,5 +1,7 @@
 """Helpers: record batches as a producer sends them, and the records that a log returns."""
 
+import contextlib
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -167,3 +169,12 @@ def fill(log: PartitionLog, batches: int, *, size: int = 100, step_ms: int = 0, 
 def values(log: PartitionLog) -> Sequence[tuple[int, bytes | None, bytes | None]]:
     """Return offset, key and value of all records of a log."""
     return [(record.offset, record.key, record.value) for record in contents(log)]
+
+
+def open_descriptors(directory: Path) -> int:
+    """Return how many descriptors of this process are open below a directory."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # another thread has closed it
+            count += os.readlink(f"/proc/self/fd/{name}").startswith(f"{directory}/")
+    return count

@@ -18,7 +18,7 @@ from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, complete_batches
 from slackwater.wire.records.compression import Codec
 
-from .batches import NOW_MS, Sent, appended, batch, contents, fill, opened, reopen, values
+from .batches import NOW_MS, Sent, appended, batch, contents, fill, open_descriptors, opened, reopen, values
 
 COMPACT = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -246,13 +246,13 @@ def test_install_without_descriptors_changes_nothing(tmp_path: Path, monkeypatch
     before, files = contents(log), sorted(tmp_path.glob("*.log"))
     cleaning_plan = cleaner.plan(log, NOW_MS)
     assert cleaning_plan is not None
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_descriptors(tmp_path)
     cleaned = cleaner.clean(cleaning_plan)
     with monkeypatch.context() as without_descriptors:
         without_descriptors.setattr("slackwater.broker.storage.log.swap.sync_directory", _raise_too_many_open_files)
         with pytest.raises(OSError, match="Too many open files"):
             cleaner.install(log, cleaned, NOW_MS)
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_descriptors(tmp_path) == descriptors
     assert sorted(tmp_path.glob("*.log*")) == files
     assert contents(log) == before
     assert cleaner.compact(log, NOW_MS)

@@ -1,8 +1,10 @@
 """Tests of the shared fsync."""
 
+import errno
 import os
-import resource
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec
 
 import pytest
 
@@ -13,7 +15,25 @@ from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 
-from .batches import NOW_MS, appended, batch, fill, opened
+from .batches import NOW_MS, appended, batch, fill, open_descriptors, opened
+
+P = ParamSpec("P")
+
+
+class LimitedDescriptors:
+    """Lets functions open a number of descriptors, and then fail as at the limit of the process."""
+
+    def __init__(self, available: int) -> None:
+        self.available = available
+
+    def limit(self, function: Callable[P, int]) -> Callable[P, int]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> int:
+            if not self.available:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            self.available -= 1
+            return function(*args, **kwargs)
+
+        return call
 
 
 @pytest.fixture
@@ -101,19 +121,15 @@ def test_log_rejects_appends_after_failed_flush(tmp_path: Path, monkeypatch: pyt
     assert PartitionLog.open(tmp_path / "bad", bad.config, NOW_MS).checkpoint.recovery_point == 0
 
 
-def _open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_missing_index_leaks_no_descriptor(tmp_path: Path) -> None:
     dirty_logs, log = DirtyLogs(), opened(tmp_path)
     fill(log, 50)
     dirty_logs.mark(log)
     (tmp_path / ("0" * 20 + ".index")).unlink()
-    before = _open_descriptors()
+    before = open_descriptors(tmp_path)
     assert flushed(dirty_logs, rolled_only=True)
     assert not flushed(dirty_logs, rolled_only=True)
-    assert _open_descriptors() == before
+    assert open_descriptors(tmp_path) == before
     assert log.checkpoint.recovery_point == 40
     log.close()
 
@@ -127,13 +143,12 @@ def test_logs_without_descriptors_stay_dirty(
     for log in logs:
         fill(log, 30)  # two segments: three files, one file and the directory
         dirty_logs.mark(log)
-    before = _open_descriptors()
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor() + available, limit[1]))
-    try:
+    before = open_descriptors(tmp_path)
+    with monkeypatch.context() as patched:
+        limited = LimitedDescriptors(available)
+        patched.setattr(os, "open", limited.limit(os.open))
+        patched.setattr(os, "dup", limited.limit(os.dup))
         flush = dirty_logs.take()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     assert len(dirty_logs.ids()) == 2 - available // 5 if available < 10 else not dirty_logs.ids()
     if flush is not None:
         flush.run()
@@ -143,14 +158,6 @@ def test_logs_without_descriptors_stay_dirty(
         [f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.timeindex", f"{20:020d}.log"] * 2 + ["a", "b"]
     )
     assert [log.checkpoint.recovery_point for log in logs] == [30, 30]
-    assert _open_descriptors() == before
+    assert open_descriptors(tmp_path) == before
     for log in logs:
         log.close()
-
-
-def _next_descriptor() -> int:
-    """Return the lowest limit that leaves no descriptor: all numbers below it are in use."""
-    spare = [os.dup(0) for _ in range(64)]
-    for fd in spare:
-        os.close(fd)
-    return min(spare)

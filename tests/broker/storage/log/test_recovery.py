@@ -17,7 +17,7 @@ from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import RecordBatch, iter_batches
 
-from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, reopen
+from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, open_descriptors, opened, reopen
 
 ROOMY = replace(SMALL, segment_bytes=100_000)
 
@@ -298,10 +298,10 @@ def test_failed_open_leaves_no_descriptor(tmp_path: Path) -> None:
     path = list(with_suffix(tmp_path, LOG).values())[1]
     path.unlink()
     path.mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors(tmp_path)
     with pytest.raises(IsADirectoryError):
         opened(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors(tmp_path) == before
 
 
 @pytest.mark.parametrize("clean_shutdown", [True, False])
