@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from slackwater.group.events import EventKind, GroupEvent, Trigger
+from slackwater.group.events import EventKind, GroupEvent, JoinRejected, RebalanceFailed, Trigger
 
 INITIAL_DELAY_MS: Final = 3_000
 """Kafka's default of group.initial.rebalance.delay.ms: members that join within this time belong to one start."""
@@ -22,6 +22,8 @@ FOLLOW_UP_MS: Final = 5_000
 """A member learns of the follow-up with its next heartbeat (3 s by default) and then joins it."""
 NO_FAILURE: Final = frozenset({"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"})
 """Errors of a join that are no failed rebalance: every dynamic member gets the first one once (KIP-394)."""
+RECENT_MS: Final = 600_000
+"""How long a failed or slow rebalance is reported, so that an alert on it ends."""
 _FIRST_GENERATION: Final = 1
 _FIRST_EPOCHS: Final = 2
 """A KIP-848 group starts with one epoch for its first member and one when its topics are known."""
@@ -50,6 +52,11 @@ class ObservedGeneration:
     """Number of members, if their ids are unknown."""
     is_epoch: bool = False
     """An epoch of a KIP-848 group, which has one for every change."""
+
+
+def is_failure(event: GroupEvent) -> bool:
+    """Whether the event is a failed rebalance or a rejected join."""
+    return isinstance(event.detail, RebalanceFailed | JoinRejected) and event.detail.error not in NO_FAILURE
 
 
 class RebalanceCounter:

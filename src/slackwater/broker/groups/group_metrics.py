@@ -20,17 +20,13 @@ from slackwater.group.events import (
     EventKind,
     GroupEvent,
     GroupState,
-    JoinRejected,
     RebalanceCompleted,
-    RebalanceFailed,
     Trigger,
 )
-from slackwater.group.rebalance_counter import NO_FAILURE, RebalanceCounter, RebalanceKind
+from slackwater.group.rebalance_counter import RECENT_MS, RebalanceCounter, RebalanceKind, is_failure
 from slackwater.group.topic_partition import TopicPartition
 
 OTHER: Final = "other"
-RECENT_MS: Final = 600_000
-"""The longest rebalance is that of the last ten minutes, so that an alert on it ends."""
 
 
 @dataclass(slots=True)
@@ -90,7 +86,7 @@ class _GroupRebalances:
                 self._complete(event.time_ms, event.detail.duration_ms)
             case EventKind.GROUP_EMPTIED:
                 self.started_ms = None
-            case EventKind.REBALANCE_FAILED | EventKind.JOIN_REFUSED:
+            case _:
                 self.failed += is_failure(event)
 
     def _complete(self, time_ms: int, duration_ms: int) -> None:
@@ -204,11 +200,6 @@ class GroupMetrics:
         if known is None or known.generation_id != group.generation_id:
             known = self._assigned[group.group_id] = _decode_assignments(group)
         return known
-
-
-def is_failure(event: GroupEvent) -> bool:
-    """Whether the event is a failed rebalance."""
-    return isinstance(event.detail, RebalanceFailed | JoinRejected) and event.detail.error not in NO_FAILURE
 
 
 def _counts(name: str, rebalances: _GroupRebalances) -> GroupFigures:

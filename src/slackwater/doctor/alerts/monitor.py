@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from slackwater.doctor.alerts.rules import ALERTS, HOUR_MS, RECENT_MS, Alert
+from slackwater.doctor.alerts.rules import ALERTS, HOUR_MS, Alert
 from slackwater.group.events import (
     EventKind,
     EventSource,
@@ -25,7 +25,13 @@ from slackwater.group.events import (
     RebalanceCompleted,
     RebalanceFailed,
 )
-from slackwater.group.rebalance_counter import NO_FAILURE, ObservedGeneration, RebalanceCounter, RebalanceKind
+from slackwater.group.rebalance_counter import (
+    RECENT_MS,
+    ObservedGeneration,
+    RebalanceCounter,
+    RebalanceKind,
+    is_failure,
+)
 from slackwater.group.topic_partition import TopicPartition
 
 STABLE: Final = "Stable"
@@ -187,7 +193,7 @@ class _GroupMonitor:
             case EventKind.REBALANCE_FAILED | EventKind.JOIN_REFUSED if isinstance(
                 event.detail, RebalanceFailed | JoinRejected
             ):
-                if event.detail.error not in NO_FAILURE:
+                if is_failure(event):
                     self.failures.append((event.time_ms, event.detail.error))
 
     # ---- snapshots

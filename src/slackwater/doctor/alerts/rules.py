@@ -20,8 +20,6 @@ from slackwater.group.errors import UsageError
 from slackwater.group.rebalance_counter import NO_FAILURE
 
 HOUR_MS: Final = 3_600_000
-RECENT_MS: Final = 600_000
-"""How long a failed or slow rebalance is reported."""
 REBALANCES_TOO_OFTEN: Final = "RebalancesTooOften"
 SLACKWATER: Final = "slackwater"
 KAFKA: Final = "kafka"
