@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.server import Server
+from slackwater.broker.slices import complete
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.create_topics import (
@@ -191,15 +192,14 @@ def test_many_partitions_are_created_in_slices(tmp_path: Path) -> None:
 
 def test_topic_appears_when_it_is_complete(tmp_path: Path) -> None:
     with QuietBroker(tmp_path) as broker:
-        creator, other = broker.connect(), broker.connect()
-        response = creator.send(CreateTopicsRequest([CreatableTopic("big", 1_000, 1)]), CreateTopicsResponse, 5)
-        assert broker.broker.topics.get("big") is None
-        again = other.request(CreateTopicsRequest([CreatableTopic("big", 1, 1)]), CreateTopicsResponse, 5)
+        client = broker.connect()
+        creation = broker.broker.topics.create_in_slices("big", 1_000)
+        next(creation)  # as after the first slice of a request
+        again = client.request(CreateTopicsRequest([CreatableTopic("big", 1, 1)]), CreateTopicsResponse, 5)
         assert again.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
-        metadata = other.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
+        metadata = client.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
         assert metadata.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
-        while (created := response()) is None:
-            broker.run_pending()
-        assert created.topics[0].error_code == Error.NONE
-        metadata = other.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
+        complete(creation)
+        metadata = client.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
+        assert metadata.topics[0].error_code == Error.NONE
         assert len(metadata.topics[0].partitions) == 1_000
