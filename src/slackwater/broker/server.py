@@ -29,13 +29,14 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
 from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.handlers import SUPPORTED_APIS, Handler, load
+from slackwater.broker.handlers.handler import respond_failed
 from slackwater.broker.large_requests import PartialHandling, find_split
 from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.request_memory import RequestMemory
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.clock import AnchoredClock, Clock, ManualClock, WallClock
 from slackwater.escaping import get_logger
-from slackwater.group.errors import Error, UsageError
+from slackwater.group.errors import UsageError
 from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Request
 
@@ -166,12 +167,8 @@ class Server:
         handler = self.handlers.get(context.api_key) or self.handler(context.api_key)
         try:
             handler.handle(self.broker, context, request)
-        except Exception:
-            log.exception(
-                "The request %s v%d from client %s failed.", request.API.name, context.version, context.client_id
-            )
-            if context.response is None:
-                context.respond(handler.error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
+        except Exception as error:
+            respond_failed(context, request, handler.error_response, error)
 
     def handle_large(self, context: RequestContext, request: Request, size: int) -> bool:
         """Pass a request to the handler of its API, in parts if it is large; True if it is processed in parts."""

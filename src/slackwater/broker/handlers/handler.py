@@ -11,9 +11,12 @@ the broker. The core and the logs have no API versions: the handler converts on 
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
 from slackwater.wire.apis import Api
 from slackwater.wire.schema import Response
+
+log = get_logger("slackwater.broker")
 
 if TYPE_CHECKING:
     from slackwater.broker.broker import Broker
@@ -38,3 +41,16 @@ class Handler(NamedTuple):
     api: Api
     handle: Handle
     error_response: ErrorResponse
+
+
+def respond_failed(context: "RequestContext", request: Any, error_response: ErrorResponse, error: Exception) -> None:
+    """Log an exception of a handler, and send UNKNOWN_SERVER_ERROR unless there is a response."""
+    log.error(
+        "The request %s v%d from client %s failed.",
+        request.API.name,
+        context.version,
+        context.client_id,
+        exc_info=error,
+    )
+    if context.response is None:
+        context.respond(error_response(request, context.version, Error.UNKNOWN_SERVER_ERROR))
