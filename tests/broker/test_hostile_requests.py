@@ -1,4 +1,4 @@
-"""Hostile requests delay nobody's heartbeats and take bounded memory (`make interop` sends them in all versions).
+"""Hostile requests delay no other heartbeat and take bounded memory (`make interop` sends them in all versions).
 
 The target is 250 ms on an idle machine. Tests run on busy ones, so the bounds here are ten times that.
 """
@@ -53,7 +53,7 @@ def _attacks(kind: str, topic_id: bytes) -> Iterator[Attack]:
 
 
 @pytest.mark.parametrize("kind", ["arrays", "limit", "strings", "tags", "bombs"])
-def test_hostile_requests_delay_nobody(tmp_path: Path, kind: str) -> None:
+def test_hostile_requests_delay_no_heartbeat(tmp_path: Path, kind: str) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
         member, topic_id = prepare(broker)
         with Bystander(broker.port, session_ms=30_000).running() as bystander:

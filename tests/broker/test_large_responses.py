@@ -24,7 +24,7 @@ def page_faults(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc can be told to keep freed memory")
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc can keep freed memory")
 def test_large_responses_reuse_memory(tmp_path: Path) -> None:
     @closing
     async def scenario(broker: BrokerProcess) -> None:

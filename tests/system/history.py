@@ -139,7 +139,7 @@ class GroupHistory:
         for partition, reads in self._reads.items():
             end = 0
             for read in sorted(reads, key=lambda read: (read.start, read.stop)):
-                assert read.start <= end, f"nobody read the records {end} to {read.start - 1} of partition {partition}"
+                assert read.start <= end, f"no one read the records {end} to {read.start - 1} of partition {partition}"
                 end = max(end, read.stop)
 
     def check_starts(self) -> None:

@@ -76,7 +76,7 @@ def test_duplicates_are_counted() -> None:
 
 def test_lost_records_are_detected() -> None:
     group = GroupHistory([consumer(assigned(0), read(0, 9)), consumer(assigned(0), read(12, 14))])
-    with pytest.raises(AssertionError, match="nobody read the records 10 to 11"):
+    with pytest.raises(AssertionError, match="no one read the records 10 to 11"):
         group.check_nothing_lost()
 
 

@@ -116,7 +116,7 @@ def test_silent_clients_are_limited(server: ControlServer) -> None:
         wait_until(is_welcome, lambda: "rejected", DEADLINE_S)
 
 
-def test_member_that_does_not_read_delays_nobody(server: ControlServer) -> None:
+def test_member_that_does_not_read_delays_no_other(server: ControlServer) -> None:
     with member(server, checkpoint_id="deaf") as deaf, member(server, checkpoint_id="other") as other:
         assert deaf.receive() == {"welcome": {}}
         assert other.receive() == {"welcome": {}}
