@@ -80,7 +80,9 @@ def test_restarted_broker_loses_and_duplicates_nothing(kafka: Kafka) -> None:
 def test_broker_that_starts_late_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with Consumer(QUICK | {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "g"}) as client:
+    with Consumer(
+        QUICK | {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "g", "allow.auto.create.topics": False}
+    ) as client:
         client.subscribe(["t"])
         assert client.poll(0.1) == []
         with Broker(port=port, settings={"group.initial.rebalance.delay.ms": 0}) as broker:

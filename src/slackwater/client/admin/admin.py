@@ -47,7 +47,7 @@ class Admin:
         if ignored:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
         self.client_id = str(values["client.id"]) or f"adminclient-{next(_numbers)}"
-        brokers = cluster_config(values, self.client_id)
+        brokers = cluster_config(values, self.client_id, settings)
         self._network = NetworkThread(f"slackwater-{self.client_id}")
         self._cluster = self._network.run(Cluster.create(brokers))
         self._closed = False

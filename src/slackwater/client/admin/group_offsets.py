@@ -61,7 +61,8 @@ async def committed(cluster: Cluster, group_id: str) -> Committed:
         if group.error is Error.GROUP_ID_NOT_FOUND:
             return {}
         if group.error is not Error.NONE:
-            raise BrokerError(group.error, f"The offsets of group {group_id} cannot be read: {group.error.name}.")
+            text = f"The offsets of group {group_id} cannot be read: {group.error.name}."
+            raise cluster.error(group.error, text, f"Describe on group {group_id}")
         return {
             TopicPartition(offset.topic, offset.partition): OffsetAndMetadata(
                 offset.offset, offset.leader_epoch, offset.metadata or ""
@@ -230,7 +231,7 @@ async def commit(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartitio
                 )
             if partition.error is not Error.NONE:
                 what = f"The offset of {partition.topic}-{partition.partition} was not set: {partition.error.name}."
-                raise BrokerError(partition.error, what)
+                raise cluster.error(partition.error, what, f"Read on group {group_id} and topic {partition.topic}")
 
     await with_coordinator(cluster, group_id, send_commit)
 
@@ -253,7 +254,8 @@ async def delete_offsets(
         )
         if response.error_code and Error(response.error_code) is not Error.GROUP_ID_NOT_FOUND:
             error = Error(response.error_code)
-            raise BrokerError(error, f"The offsets of group {group_id} were not deleted: {error.name}.")
+            text = f"The offsets of group {group_id} were not deleted: {error.name}."
+            raise cluster.error(error, text, f"Delete on group {group_id}")
         return response
 
     response = await with_coordinator(cluster, group_id, delete)

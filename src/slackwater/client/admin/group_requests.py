@@ -2,34 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
-from slackwater.client.network.cluster import Cluster
+from slackwater.client.network.cluster import ADMIN, BrokerNode, Cluster
 from slackwater.client.network.connection import BrokerConnection
-from slackwater.client.network.group_apis import from_wire, to_wire
-from slackwater.group.errors import BrokerError, Error
-from slackwater.group.messages import FindCoordinator, FindCoordinatorResponse
-from slackwater.wire.apis import FIND_COORDINATOR
+from slackwater.client.network.coordinators import CoordinatorType, find_coordinator
+from slackwater.group.errors import AuthorizationError, BrokerError, Error
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 T = TypeVar("T")
-ADMIN: Final = "admin"  # the purpose of the connection
 
 
-async def coordinator_of(cluster: Cluster, group_id: str) -> FindCoordinatorResponse:
+async def coordinator_of(cluster: Cluster, group_id: str) -> BrokerNode:
     """Return the coordinator of a group."""
-    connection = await cluster.any_connection()
-    request = FindCoordinator(group_id)
-    version = connection.version_of(FIND_COORDINATOR)
-    wire_response = await connection.send(
-        to_wire(request, version), timeout_s=cluster.config.request_timeout_ms / 1000, version=version
-    )
-    response = from_wire(wire_response, request, version)
-    assert isinstance(response, FindCoordinatorResponse)
-    if (error := response.error) is not Error.NONE:
-        raise BrokerError(error, f"The coordinator of group {group_id} could not be found: {error.name}.")
-    return response
+    try:
+        return await find_coordinator(cluster, CoordinatorType.GROUP, group_id)
+    except AuthorizationError as error:
+        raise cluster.error(error.error, str(error), f"Describe on group {group_id}") from None
 
 
 async def with_coordinator(
@@ -70,7 +60,8 @@ async def remove_members(
             timeout_s=cluster.config.request_timeout_ms / 1000,
         )
         if response.error_code:
-            raise BrokerError(Error(response.error_code))
+            error = Error(response.error_code)
+            raise cluster.error(error, error.name, f"Read on group {group_id}")
         return response
 
     return await with_coordinator(cluster, group_id, leave)

@@ -137,7 +137,8 @@ async def _described(cluster: Cluster, group_id: str) -> GroupDescription:
         if error is Error.NONE and row.group_state != "Dead":
             return _classic(row, coordinator)
         if error not in (Error.NONE, Error.GROUP_ID_NOT_FOUND):
-            raise BrokerError(error, f"Group {group_id} cannot be described: {error.name}.")
+            text = f"Group {group_id} cannot be described: {error.name}."
+            raise cluster.error(error, text, f"Describe on group {group_id}")
         if not connection.supports(CONSUMER_GROUP_DESCRIBE):
             return None
         newer = await connection.request(
@@ -152,7 +153,8 @@ async def _described(cluster: Cluster, group_id: str) -> GroupDescription:
         # Kafka 3.9 offers the API even if the new protocol is disabled.
         if error in (Error.GROUP_ID_NOT_FOUND, Error.UNSUPPORTED_VERSION):
             return None
-        raise BrokerError(error, f"Group {group_id} cannot be described: {error.name}.")
+        text = f"Group {group_id} cannot be described: {error.name}."
+        raise cluster.error(error, text, f"Describe on group {group_id}")
 
     group = await with_coordinator(cluster, group_id, describe)
     if group is None:
@@ -174,8 +176,7 @@ async def no_such_group(cluster: Cluster, group_id: str) -> BrokerError:
 
 async def _coordinator(cluster: Cluster, group_id: str) -> BrokerNode:
     node = await retry_read(cluster, lambda: coordinator_of(cluster, group_id))
-    broker = cluster.brokers.get(node.node_id)
-    return broker if broker is not None else BrokerNode(node.node_id, node.host, node.port)
+    return cluster.brokers.get(node.node_id, node)
 
 
 def _classic(row: DescribedGroup, coordinator: BrokerNode) -> GroupDescription:
@@ -260,7 +261,8 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
             error, f"Group {group_id} has members, and only an empty group can be deleted. Stop its consumers first."
         )
     if error is not Error.NONE:
-        raise BrokerError(error, f"Group {group_id} was not deleted: {error.name}.")
+        text = f"Group {group_id} was not deleted: {error.name}."
+        raise cluster.error(error, text, f"Delete on group {group_id}")
 
 
 async def remove(

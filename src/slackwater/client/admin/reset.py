@@ -73,7 +73,7 @@ class ResetTo(NamedTuple):
     def time(cls, timestamp_ms: int) -> Self:
         """Move to the first record of this time or later."""
         if timestamp_ms < 0:
-            raise UsageError(f"{timestamp_ms} is no timestamp; use milliseconds since 1970.")
+            raise UsageError(f"{timestamp_ms} is not a timestamp; use milliseconds since 1970.")
         return cls(ResetTarget.TIME, timestamp_ms)
 
 

@@ -68,7 +68,8 @@ async def describe_topics(cluster: Cluster, names: Iterable[str]) -> list[TopicM
         if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
         if error not in (Error.NONE, Error.LEADER_NOT_AVAILABLE):
-            raise BrokerError(error, f"The topic {name} cannot be described: {error.name}.")
+            text = f"The topic {name} cannot be described: {error.name}."
+            raise cluster.error(error, text, f"Describe on topic {name}")
     return [topics[name] for name in requested]
 
 
@@ -106,7 +107,13 @@ async def create_topic(
     async def send() -> None:
         response = await cluster.request_controller(request, CreateTopicsResponse)
         (row,) = response.topics
-        _check(row.error_code, row.error_message, f"The topic {name} was not created")
+        _check(
+            cluster,
+            row.error_code,
+            row.error_message,
+            f"The topic {name} was not created",
+            f"Create on topic {name}, or on the cluster",
+        )
 
     await retry_write(cluster, send)
 
@@ -122,7 +129,9 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
         (row,) = response.responses
         if row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
-        _check(row.error_code, row.error_message, f"The topic {name} was not deleted")
+        _check(
+            cluster, row.error_code, row.error_message, f"The topic {name} was not deleted", f"Delete on topic {name}"
+        )
 
     await retry_write(cluster, send)
     cluster.topics.pop(name, None)
@@ -141,7 +150,13 @@ async def add_partitions(cluster: Cluster, name: str, total: int, *, validate_on
         (row,) = response.results
         if row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
-        _check(row.error_code, row.error_message, f"Partitions of topic {name} were not added")
+        _check(
+            cluster,
+            row.error_code,
+            row.error_message,
+            f"Partitions of topic {name} were not added",
+            f"Alter on topic {name}",
+        )
 
     await retry_write(cluster, send)
 
@@ -156,7 +171,13 @@ async def describe_configs(cluster: Cluster, kind: str, name: str) -> dict[str, 
         (row,) = response.results
         if kind == "topic" and row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
-        _check(row.error_code, row.error_message, f"The settings of {kind} {name} cannot be read")
+        _check(
+            cluster,
+            row.error_code,
+            row.error_message,
+            f"The settings of {kind} {name} cannot be read",
+            f"DescribeConfigs on {_acl_resource(kind, name)}",
+        )
         own = _OWN_SOURCES[kind]
         return {
             entry.name: ConfigEntry(
@@ -187,7 +208,13 @@ async def alter_configs(
         (row,) = response.responses
         if kind == "topic" and row.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
             raise await no_such_topic(cluster, name)
-        _check(row.error_code, row.error_message, f"The settings of {kind} {name} were not changed")
+        _check(
+            cluster,
+            row.error_code,
+            row.error_message,
+            f"The settings of {kind} {name} were not changed",
+            f"AlterConfigs on {_acl_resource(kind, name)}",
+        )
 
     await retry_write(cluster, send)
 
@@ -195,9 +222,13 @@ async def alter_configs(
 async def _request_config(cluster: Cluster, kind: str, name: str, request: Request, response: type[R]) -> R:
     if kind == "broker" and name:
         if not name.isascii() or not name.isdigit():
-            raise UsageError(f"{name!r} is no broker; use its id, a number.")
+            raise UsageError(f"{name!r} is not a broker; use its id, a number.")
         return await cluster.request(int(name), request, response)
     return await cluster.request_controller(request, response)
+
+
+def _acl_resource(kind: str, name: str) -> str:
+    return "the cluster" if kind == "broker" else f"{kind} {name}"
 
 
 def _resource(kind: str) -> int:
@@ -206,8 +237,8 @@ def _resource(kind: str) -> int:
     return RESOURCES[kind]
 
 
-def _check(code: int, message: str | None, what: str) -> None:
+def _check(cluster: Cluster, code: int, message: str | None, what: str, needs: str) -> None:
     if code:
         error = Error(code)
         reason = (message or error.name).strip()
-        raise BrokerError(error, f"{what}: {reason}" + ("" if reason.endswith(".") else "."))
+        raise cluster.error(error, f"{what}: {reason}" + ("" if reason.endswith(".") else "."), needs)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from slackwater.client.config.security import TOKEN_PROVIDER, connection_security
 from slackwater.client.network.cluster import ClusterConfig, parse_bootstrap
 from slackwater.settings import Value
 
@@ -13,8 +14,11 @@ def int_value(values: Mapping[str, Value], name: str) -> int:
     return value
 
 
-def cluster_config(values: Mapping[str, Value], client_id: str) -> ClusterConfig:
-    """Return the configuration of the network layer."""
+def cluster_config(
+    values: Mapping[str, Value], client_id: str, given: Mapping[str, object] | None = None
+) -> ClusterConfig:
+    """Return the configuration of the network layer; `given` are the settings as the application gave them."""
+    provider = (given or {}).get(TOKEN_PROVIDER)
     servers = values["bootstrap.servers"]
     assert isinstance(servers, tuple)
     return ClusterConfig(
@@ -29,4 +33,5 @@ def cluster_config(values: Mapping[str, Value], client_id: str) -> ClusterConfig
         retry_backoff_max_ms=int_value(values, "retry.backoff.max.ms"),
         metadata_max_age_ms=int_value(values, "metadata.max.age.ms"),
         connections_max_idle_ms=int_value(values, "connections.max.idle.ms"),
+        security=connection_security(values, provider if callable(provider) else None),
     )

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from slackwater.settings import Setting, SettingType, choice_setting, int_setting, long_setting
+from slackwater.client.config.security import SECURITY_SETTINGS
+from slackwater.settings import Setting, SettingType, int_setting, long_setting
 
 COMMON: Final = (
     Setting(
@@ -26,5 +27,5 @@ COMMON: Final = (
     long_setting("retry.backoff.max.ms", 1_000, "The maximum backoff before retrying a request.", low=0),
     long_setting("metadata.max.age.ms", 300_000, "The age after which metadata is refreshed.", low=0),
     long_setting("connections.max.idle.ms", 540_000, "The idle time after which a connection is closed."),
-    choice_setting("security.protocol", "PLAINTEXT", ("PLAINTEXT", "plaintext"), "How connections are secured."),
+    *SECURITY_SETTINGS,
 )

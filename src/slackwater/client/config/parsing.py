@@ -1,25 +1,25 @@
 """Parses the settings of an application.
 
 Invariants:
-- `${NAME}` in a value is replaced by an environment variable; a missing variable is an error.
+- `${NAME}` and `${env:NAME}` in a value are replaced by an environment variable, `${file:/path}` by the content of a
+  file, `${file:/path:key}` by a key of a file in Java's properties format. A missing one is an error.
+- No error shows a value that may be a secret.
 - An unknown name is an error that suggests the closest known name. A name of another client (a producer setting in a
   shared file, librdkafka's own settings) is ignored and reported, unless this changes what the client does.
 - Values may be Python objects: True, 500, ["a:1", "b:2"].
 """
 
-import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
 from slackwater.client.config.consumer import CONSUMER_SETTINGS
 from slackwater.client.config.producer import PRODUCER_SETTINGS
+from slackwater.client.config.security import TOKEN_PROVIDER
 from slackwater.client.config.unsupported import refuse_unsupported
+from slackwater.client.config.variables import expand_variables
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value
-
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 # Settings of other clients, by name and by prefix.
 OTHER_CLIENTS_SETTINGS: Final = frozenset(
@@ -44,14 +44,13 @@ OTHER_CLIENTS_SETTINGS: Final = frozenset(
         "send.buffer.bytes",
         "share.acknowledgement.mode",
         "socket.connection.setup.timeout.max.ms",
-        "transaction.timeout.ms",
-        "transactional.id",
     ]
 )
 OTHER_CLIENTS_PREFIXES: Final = (
     "api.version.",
     "broker.",
     "builtin.features",
+    "config.providers.",
     "confluent.",
     "connections.max.reauth",
     "coordinator.",
@@ -100,6 +99,8 @@ def parse_settings(
     """Return the value of every known setting; `ignored` receives the names of other clients' settings."""
     values = {name: setting.default for name, setting in known.items()}
     for name, value in settings.items():
+        if name == TOKEN_PROVIDER and callable(value):
+            continue  # `cluster_config` takes it from the settings as given
         setting, text = known.get(name), _to_text(value)
         refuse_unsupported(name, text, known)
         if setting is not None:
@@ -109,7 +110,7 @@ def parse_settings(
         else:
             near = get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else "."
-            raise UsageError(f"{name} is no setting of this client{hint}")
+            raise UsageError(f"{name} is not a setting of this client{hint}")
     return values
 
 
@@ -125,15 +126,3 @@ def _to_text(value: object) -> str:
     if isinstance(value, Iterable):
         return ",".join(map(str, value))
     return "" if value is None else str(value)
-
-
-def expand_variables(name: str, text: str) -> str:
-    """Replace `${NAME}` by environment variables."""
-
-    def replace(match: re.Match[str]) -> str:
-        value = os.environ.get(match[1])
-        if value is None:
-            raise UsageError(f"{name} = {text} needs the environment variable {match[1]}, which is not set.")
-        return value
-
-    return _VARIABLE.sub(replace, text)

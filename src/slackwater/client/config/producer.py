@@ -34,5 +34,19 @@ PRODUCER_SETTINGS: Final[dict[str, Setting]] = {
             doc="A Python function that gets the value of a record; its result is written.",
         ),
         int_setting("max.in.flight.requests.per.connection", 5, "The maximum requests in flight per broker.", low=1),
+        Setting(
+            name="transactional.id",
+            kind=SettingType.STRING,
+            default="",
+            doc="Enables transactions: unique in the cluster, and the same after a restart. A new producer fences "
+            "older ones with the same id.",
+        ),
+        int_setting(
+            "transaction.timeout.ms",
+            60_000,
+            "The cluster aborts a transaction that is open for longer and fences its producer. The broker limits it: "
+            "transaction.max.timeout.ms.",
+            low=1,
+        ),
     )
 }

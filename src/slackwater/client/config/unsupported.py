@@ -21,23 +21,27 @@ class Unsupported(NamedTuple):
 
 
 _SECURITY: Final = Unsupported(
-    "This client has no TLS and no SASL yet: it connects without encryption and without authentication. Remove the "
-    "setting, and use a listener of the brokers that allows this."
+    "Without it this client protects its connections in another way. Remove it; docs/secured-clusters.md lists the "
+    "settings that are supported."
+)
+_JAVA_CLASS: Final = Unsupported(
+    "It loads a Java class. Remove it, and set sasl.oauthbearer.token.provider to a Python function if it gives tokens."
 )
 _CALLBACK: Final = "This client does not call it; errors are raised and logged, and metrics() returns the statistics."
 _PREFIXES: Final = {"sasl.": _SECURITY, "ssl.": _SECURITY, "oauth": _SECURITY}
 UNSUPPORTED: Final = {
-    "security.protocol": _SECURITY._replace(harmless=("PLAINTEXT",)),
-    "enable.ssl.certificate.verification": _SECURITY,
-    "transactional.id": Unsupported(
-        "This producer has no transactions yet. Remove it; the producer is idempotent without it.", client_has="acks"
-    ),
+    "oauth_cb": Unsupported("Set sasl.oauthbearer.token.provider to a function that returns a token and its expiry."),
+    "sasl.client.callback.handler.class": _JAVA_CLASS,
+    "sasl.login.class": _JAVA_CLASS,
+    "sasl.oauthbearer.jwt.retriever.class": _JAVA_CLASS,
+    "ssl.engine.factory.class": _JAVA_CLASS,
     "partitioner.class": Unsupported(
         "This producer loads no classes. Remove it, and pass partition= to send().", client_has="acks"
     ),
     "interceptor.classes": Unsupported("This client has no interceptors. Remove it."),
     "config.providers": Unsupported(
-        "This client has no configuration providers. Use ${NAME} in a value for an environment variable."
+        "This client has the providers env and file. Use ${env:NAME} and ${file:/path:key} in values.",
+        ("env", "file", "env,file", "file,env"),
     ),
     "enable.auto.offset.store": Unsupported(
         "This consumer cannot store offsets separately. Set enable.auto.commit to false and commit offsets yourself.",
@@ -55,6 +59,22 @@ UNSUPPORTED: Final = {
     "throttle_cb": Unsupported(_CALLBACK),
     "on_commit": Unsupported("Pass callback= to commit_async().", client_has="group.id"),
 }
+# Settings of Java and librdkafka that do not change how well a connection is protected.
+_HARMLESS: Final = (
+    "sasl.kerberos.",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.jwks.",
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+)
 _LIBRDKAFKA_NAMES: Final = {
     "auto.commit.enable": "enable.auto.commit",
     "compression.codec": "compression.type",
@@ -74,7 +94,9 @@ _LIBRDKAFKA_NAMES: Final = {
 
 def refuse_unsupported(name: str, text: str, known: Collection[str]) -> None:
     """Raise `UsageError` for a setting that a client with the `known` settings must not ignore."""
-    unsupported = UNSUPPORTED.get(name) or _by_prefix(name, _PREFIXES)
+    unsupported = UNSUPPORTED.get(name)
+    if unsupported is None and name not in known and not name.startswith(_HARMLESS):
+        unsupported = _by_prefix(name, _PREFIXES)
     if unsupported is not None and unsupported.client_has in known:
         harmless = {value.lower() for value in ("", *unsupported.harmless)}
         if text.strip().lower() not in harmless:

@@ -3,8 +3,8 @@
 Invariants:
 - The bootstrap servers are used until the first metadata response, and again when no known broker is reachable.
 - Reconnecting to an address backs off exponentially, with jitter, up to a maximum.
-- All requests to a broker share one connection, except those to the group coordinator: a heartbeat never waits behind a
-  fetch (CL-40).
+- A broker has one connection for each purpose (`DATA`, `COORDINATOR`, `ADMIN`): a heartbeat never waits behind a fetch
+  (CL-40).
 - Metadata of a topic is replaced as a whole; a topic that no longer exists is removed.
 - Everything runs on the loop of the network thread.
 """
@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
 
 from slackwater.client.errors import NetworkError
+from slackwater.client.network.authentication import refuse_sasl_port
 from slackwater.client.network.connection import BrokerConnection, ConnectionSecurity, Plaintext
 from slackwater.escaping import get_logger
-from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.group.errors import AuthorizationError, BrokerError, Error, UsageError
+from slackwater.security.errors import AuthenticationError
 from slackwater.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -30,8 +32,10 @@ from slackwater.wire.schema import NO_UUID, Request, Response
 
 log = get_logger("slackwater.client.network.cluster")
 R = TypeVar("R", bound=Response)
-DATA: Final = "data"
-COORDINATOR: Final = "coordinator"
+# The purposes of connections. The requests of one purpose to a broker share a connection.
+DATA: Final = "data"  # records and metadata, all other requests
+COORDINATOR: Final = "coordinator"  # a member's requests to its group's coordinator
+ADMIN: Final = "admin"  # the admin client's requests to the coordinators of groups
 LAST_PRODUCE_VERSION_BY_NAME: Final = 12  # newer versions take topic ids (KIP-516)
 _JITTER: Final = 0.2
 
@@ -97,7 +101,7 @@ def parse_bootstrap(text: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
             continue
         host, colon, port = item.rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= 65_535:
-            raise UsageError(f"bootstrap.servers has {item!r}, which is no address; write host:port,host:port.")
+            raise UsageError(f"bootstrap.servers has {item!r}, which is not an address; write host:port,host:port.")
         addresses.append((host.rpartition("://")[2].removeprefix("[").removesuffix("]"), int(port)))
     if not addresses:
         raise UsageError("bootstrap.servers is empty; write host:port,host:port.")
@@ -136,6 +140,8 @@ class Cluster:
         self.names_by_id: dict[bytes, str] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
+        self.finalized_features: dict[str, int] = {}  # the level of each feature, from the newest connection
+        self._features_epoch = -1
         self.last_failure = ""  # of the last attempt to connect; empty after a success
         self._loop = asyncio.get_running_loop()
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
@@ -250,7 +256,10 @@ class Cluster:
                 timeout_s=config.socket_connection_setup_timeout_ms / 1000,
                 security=config.security,
             )
-        except NetworkError as error:
+            previous = self._connections.get(key)
+            if previous is not None and previous.may_need_sasl:
+                await refuse_sasl_port(connection, config.request_timeout_ms / 1000)
+        except (NetworkError, AuthenticationError) as error:
             self.last_failure = str(error)
             log.warning(
                 "%sConnection to node %d (%s:%d) could not be established. Node may not be available. (%s)",
@@ -269,6 +278,8 @@ class Cluster:
         if self._closed:
             connection.close()
             raise NetworkError("This client was closed.")
+        if connection.features_epoch >= self._features_epoch:
+            self._features_epoch, self.finalized_features = connection.features_epoch, connection.finalized_features
         self._connections[key] = connection
         return connection
 
@@ -305,6 +316,14 @@ class Cluster:
             connection.close()
         if connections:
             await asyncio.wait([connection.lost for connection in connections], timeout=1.0)
+
+    def error(self, error: Error, message: str, needs: str) -> BrokerError:
+        """Return the error of a response; that of an authorization names the principal and the ACL that it needs."""
+        raised = BrokerError(error, message)
+        if isinstance(raised, AuthorizationError):
+            who = self.config.security.principal or "the principal of this client"
+            return BrokerError(error, f"{message.rstrip('.')}; {who} needs an ACL for {needs}.")
+        return raised
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

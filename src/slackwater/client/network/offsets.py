@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
-from slackwater.group.errors import BrokerError, Error
+from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -125,5 +125,6 @@ async def _query_leader(
                 offset = OffsetAndTimestamp(data.offset, data.timestamp, data.leader_epoch)
                 offsets[partition] = offset if data.offset >= 0 else None
             elif not error.retriable:
-                raise BrokerError(error, f"The offset of {partition} cannot be listed: {error.name}.")
+                text = f"The offset of {partition} cannot be listed: {error.name}."
+                raise cluster.error(error, text, f"Describe on topic {partition.topic}")
     return offsets

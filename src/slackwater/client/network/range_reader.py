@@ -29,7 +29,7 @@ from slackwater.client.network.fetch import (
 )
 from slackwater.client.network.fetch_session import sessionless_request
 from slackwater.client.network.offsets import EARLIEST, LATEST, list_offsets
-from slackwater.group.errors import BrokerError, Error
+from slackwater.group.errors import Error
 from slackwater.group.offset_range import OffsetRange
 from slackwater.wire.messages.fetch import PartitionData
 
@@ -140,7 +140,8 @@ class RangeReader:
         """Prepare a retry, or raise an error that no retry resolves."""
         self._preferred_replica = None
         if status is FetchStatus.FATAL:
-            raise BrokerError(error, f"{self._partition} cannot be read: {error.name}.")
+            text = f"{self._partition} cannot be read: {error.name}."
+            raise self._cluster.error(error, text, f"Read on topic {self._partition.topic}")
         self._last_failure = error.name
         self._cluster.topics.pop(self._partition.topic, None)  # the leader may have moved
 
