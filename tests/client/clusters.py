@@ -35,7 +35,12 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": 100,
     "log.retention.ms": -1,  # tests write records with old timestamps
 }
-SMALL_INTERNAL_TOPICS: Final = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 1}
+SWEEP_MS: Final = 500  # how often the coordinator looks for transactions that have timed out
+KAFKA_SETTINGS: Final = SETTINGS | {
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": SWEEP_MS,
+}
 TRIES: Final = 3
 SECONDS: Final = 60.0
 
@@ -43,8 +48,9 @@ SECONDS: Final = 60.0
 class ClusterUnderTest:
     """A cluster for tests."""
 
-    def __init__(self, bootstrap_servers: str, broker: Kafka | None = None) -> None:
+    def __init__(self, bootstrap_servers: str, broker: Kafka | None = None, version: str = "") -> None:
         self.bootstrap_servers = bootstrap_servers
+        self.version = version  # as in the test's id
         self.broker = broker  # only of an embedded broker
         self.admin = Admin({"bootstrap.servers": bootstrap_servers})
 
@@ -98,12 +104,12 @@ def started_cluster(version: str, shared: Path) -> Iterator[ClusterUnderTest]:
     """A running cluster for the tests of this process."""
     if version == EMBEDDED:
         with Kafka(settings=SETTINGS) as broker:
-            yield from _with_admin(ClusterUnderTest(broker.bootstrap_servers, broker))
+            yield from _with_admin(ClusterUnderTest(broker.bootstrap_servers, broker, version))
         return
     if reason := missing(version):
         pytest.skip(reason)
     with shared_kafka(version, shared) as bootstrap_servers:
-        yield from _with_admin(ClusterUnderTest(bootstrap_servers))
+        yield from _with_admin(ClusterUnderTest(bootstrap_servers, version=version))
 
 
 def _with_admin(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
@@ -114,6 +120,12 @@ def _with_admin(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
 
 
 # --- one process for all workers --------------------------------------------------------------------------------------
+
+
+def shared_directory(config: pytest.Config, factory: pytest.TempPathFactory) -> Path:
+    """Return the temporary directory that the workers of a run share."""
+    own = factory.getbasetemp()
+    return own.parent if hasattr(config, "workerinput") else own
 
 
 @contextmanager
@@ -166,7 +178,7 @@ def _started(version: str) -> Iterator[str]:
     for retries_left in reversed(range(TRIES)):
         with ExitStack() as stack:
             try:
-                cluster = stack.enter_context(apache_kafka(version, settings=SETTINGS | SMALL_INTERNAL_TOPICS))
+                cluster = stack.enter_context(apache_kafka(version, settings=KAFKA_SETTINGS))
             except KafkaFailed:
                 if not retries_left:
                     raise

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from scripts.apache_kafka import KAFKA, OLD_KAFKA
 
-from tests.client.clusters import EMBEDDED, ClusterUnderTest, started_cluster
+from tests.client.clusters import EMBEDDED, ClusterUnderTest, shared_directory, started_cluster
 
 MARKERS = (
     "old_kafka: runs on Apache Kafka 3.9.2 too",
@@ -32,8 +32,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
     """A cluster that the tests of this process share."""
-    shared = tmp_path_factory.getbasetemp()
-    if hasattr(request.config, "workerinput"):
-        shared = shared.parent  # the directory that all workers share
-    with started_cluster(request.param, shared) as running:
+    with started_cluster(request.param, shared_directory(request.config, tmp_path_factory)) as running:
         yield running

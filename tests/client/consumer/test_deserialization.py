@@ -22,7 +22,7 @@ SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 @pytest.fixture
 def broken(cluster: ClusterUnderTest) -> TopicPartition:
-    """A partition whose third of five values is no JSON; the last value is None."""
+    """A partition whose third of five values is not JSON; the last value is None."""
     topic = cluster.topic()
     fill(cluster, topic, [b"0", b"[1]", b"{", b"3"], key=b"k")
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:

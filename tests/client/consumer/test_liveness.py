@@ -19,7 +19,8 @@ Membership = tuple[int, str]
 
 def membership(client: Consumer) -> Membership:
     """Return generation and member id; both change if the member expires."""
-    return client.group_metadata().generation_id, client.group_metadata().member_id
+    member = client.engine.require_group("the test").member
+    return member.generation_id, member.member_id
 
 
 def events_of(client: Consumer) -> list[GroupEvent]:
@@ -36,6 +37,22 @@ def reasons_for_leaving(broker: Kafka, group: str) -> set[str | None]:
 def idle(condition: Callable[[], object]) -> None:
     """Wait for a condition without polling."""
     wait_for(condition)
+
+
+def test_group_metadata_keeps_the_lost_generation(cluster: ClusterUnderTest) -> None:
+    """A transactional producer that sends it is fenced; without a generation its offsets would be accepted."""
+    topic, group = cluster.topic(), cluster.name("g")
+    with consumer(cluster, group) as client:
+        assert client.group_metadata() == (group, -1, "", None)
+        client.subscribe([topic])
+        poll_until(client, lambda: client.assignment)
+        before = client.group_metadata()
+        assert before == (group, *membership(client), None)
+        cluster.evict(group, client)
+        idle(lambda: membership(client)[0] == -1)
+        assert client.group_metadata() == before
+        poll_until(client, lambda: membership(client)[0] > before.generation_id)
+        assert client.group_metadata() == (group, *membership(client), None)
 
 
 @pytest.mark.old_kafka

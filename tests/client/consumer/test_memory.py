@@ -11,8 +11,8 @@ from slackwater import Broker
 from slackwater.group.assignors import consumer_protocol
 from slackwater.group.coordinator import subscriptions
 
-WARM_UP = 100
-MEASURED = 200
+WARM_UP = 50
+MEASURED = 100
 MAX_BYTES = 500  # per rebalance: pending timers and log indexes
 
 

@@ -238,7 +238,7 @@ def test_reset_by_duration_starts_at_that_time(
 def test_invalid_pattern_is_rejected(cluster: ClusterUnderTest) -> None:
     with (
         consumer(cluster, cluster.name("g")) as client,
-        pytest.raises(UsageError, match=r"'\(' is no regular expression"),
+        pytest.raises(UsageError, match=r"'\(' is not a regular expression"),
     ):
         client.subscribe(pattern="(")
 
@@ -265,8 +265,8 @@ def test_invalid_pattern_is_rejected(cluster: ClusterUnderTest) -> None:
         (lambda client: client.seek("t", 0), "The partition is 't'; pass one like"),
         (lambda client: client.seek(("t", 0), "1"), "The offset is '1'; pass an int"),
         (lambda client: client.seek_to_end("t"), "The partitions are 't'"),
-        (lambda client: client.seek_to_timestamp("now"), "seek: .now. is no timestamp"),
-        (lambda client: client.offsets_for_times({("t", 0): 1.5}), "1.5 is no timestamp"),
+        (lambda client: client.seek_to_timestamp("now"), "seek: .now. is not a timestamp"),
+        (lambda client: client.offsets_for_times({("t", 0): 1.5}), "1.5 is not a timestamp"),
         (lambda client: client.position("t"), "The partition is 't'"),
         (lambda client: client.pause("t"), "The partitions are 't'"),
         (lambda client: client.resume(5), "The partitions are 5"),

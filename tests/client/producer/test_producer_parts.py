@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, TimeoutError, as_complet
 import pytest
 
 from slackwater.client.errors import ClientTimeoutError
-from slackwater.client.producer.accumulator import Accumulator, ProducerBatch
+from slackwater.client.producer.accumulator import Accumulator, ProducerBatch, ProducerIdAndEpoch
 from slackwater.client.producer.delivery import BatchOutcome, Delivery, RecordMetadata
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner, murmur2, partition_for_key
 from slackwater.group.errors import SlackwaterError
@@ -78,7 +78,7 @@ def test_batch_size_is_an_upper_bound() -> None:
     accumulator = Accumulator(batch_bytes=1_000, linger_s=1.0, memory_bytes=10_000)
     filled(accumulator, 40)
     for batch in accumulator.queue(P0).batches:
-        assert len(batch.close((1, 0), 0, Codec.NONE, None)) <= batch.size <= 1_000
+        assert len(batch.close(ProducerIdAndEpoch(1, 0), 0, Codec.NONE, None)) <= batch.size <= 1_000
 
 
 def test_released_batches_free_memory() -> None:
@@ -95,7 +95,7 @@ def test_a_closed_batch_takes_no_more_records() -> None:
     accumulator = Accumulator(batch_bytes=1_000, linger_s=1.0, memory_bytes=10_000)
     filled(accumulator, 1)
     (first,) = accumulator.queue(P0).batches
-    first.close((1, 0), 0, Codec.NONE, None)
+    first.close(ProducerIdAndEpoch(1, 0), 0, Codec.NONE, None)
     accumulator.queue(P0).restart_sequences()  # its bytes are discarded, but they may have been written
     filled(accumulator, 1)
     assert [batch.count for batch in accumulator.queue(P0).batches] == [1, 1]
@@ -111,7 +111,7 @@ def test_split_keeps_records_order_and_memory() -> None:
     keys = [
         record.key
         for half in (first_half, second_half)
-        for record in decode_records(RecordBatch(half.close((1, 0), 0, Codec.NONE, None)))
+        for record in decode_records(RecordBatch(half.close(ProducerIdAndEpoch(1, 0), 0, Codec.NONE, None)))
     ]
     assert keys == [b"k%d" % number for number in range(7)]
     third_quarter, last_quarter = second_half.split()

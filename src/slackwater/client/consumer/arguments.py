@@ -89,7 +89,7 @@ def check_timestamp(timestamp_ms: object, context: object = None) -> int:
     """Return a time in milliseconds; `context` is what the error starts with."""
     if not _is_int(timestamp_ms) or timestamp_ms < 0:
         prefix = "" if context is None else f"{context}: "
-        raise UsageError(f"{prefix}{timestamp_ms!r} is no timestamp; use whole milliseconds since 1970.")
+        raise UsageError(f"{prefix}{timestamp_ms!r} is not a timestamp; use whole milliseconds since 1970.")
     return timestamp_ms
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from slackwater.client.config import CONSUMER_SETTINGS, int_value
-from slackwater.client.config.parsing import expand_variables
+from slackwater.client.config.variables import expand_variables
 from slackwater.client.consumer.fetcher import FetcherConfig
 from slackwater.client.network.fetch import FetchOptions
 from slackwater.client.network.offsets import EARLIEST, LATEST

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from slackwater.client.config import merge_settings
 from slackwater.client.consumer.arguments import (
@@ -43,10 +43,11 @@ from slackwater.client.consumer.metrics import MetricName
 from slackwater.client.consumer.rebalance_listener import AnyListener, RebalanceListener
 from slackwater.client.consumer.records import ConsumerRecord
 from slackwater.client.errors import ClientClosedError, ClientTimeoutError, NetworkError
+from slackwater.client.group_metadata import ConsumerGroupMetadata
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.offsets import EARLIEST, LATEST, OffsetAndTimestamp, list_offsets
 from slackwater.escaping import get_logger
-from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
+from slackwater.group.errors import Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
@@ -62,15 +63,6 @@ _NO_LIMIT: Final = 2**31 - 1
 
 __all__ = ["Consumer", "ConsumerGroupMetadata", "ConsumerRecord", "OffsetAndMetadata", "RebalanceListener"]
 CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], SlackwaterError | None], None]
-
-
-class ConsumerGroupMetadata(NamedTuple):
-    """A consumer's place in its group, as in Java's `groupMetadata()`; generation_id is -1 before the first join."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
 
 
 class Consumer:
@@ -246,14 +238,17 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return this consumer's group, generation, member id and instance id.
 
+        After a loss of the membership it returns the lost one until the next join, so that the coordinator rejects what
+        a transactional producer sends with it.
+
         >>> consumer.group_metadata().generation_id
         1
         """
         with self._lock:
             member = self.engine.require_group("group_metadata()").member
-            config = member.config
+            generation_id, member_id, _ = member.commit_generation
             return ConsumerGroupMetadata(
-                config.group_id, member.generation_id, member.member_id, config.group_instance_id
+                member.config.group_id, generation_id, member_id, member.config.group_instance_id
             )
 
     # --- polling ------------------------------------------------------------------------------------------------------
@@ -680,7 +675,8 @@ async def _find_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]
         if metadata is None or metadata.error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID):
             return []
         if not metadata.partitions:
-            raise BrokerError(metadata.error, f"The metadata of {topic} is not available: {metadata.error.name}.")
+            text = f"The metadata of {topic} is not available: {metadata.error.name}."
+            raise cluster.error(metadata.error, text, f"Describe on topic {topic}")
         return [TopicPartition(topic, partition.index) for partition in metadata.partitions]
 
 

@@ -97,7 +97,7 @@ class ConsumerEngine:
         self._max_poll_records = int_value(values, "max.poll.records")
         self._poll_again_at = 0.0  # until then an iteration returns decoded records without a poll
         prefix = consumer_prefix(self.client_id, group_id, instance_id)
-        brokers = replace(cluster_config(values, self.client_id), log_prefix=prefix)
+        brokers = replace(cluster_config(values, self.client_id, settings), log_prefix=prefix)
         member = member_config(values, self.client_id, assignors) if group_id else None
         fetcher = fetcher_config(values, self.clock.now_ms)
         if ignored:
@@ -505,6 +505,8 @@ class ConsumerEngine:
             while not outcome:
                 if self._woken:
                     self.raise_pending()
+                if self.membership is not None and (denial := self.membership.take_denial()) is not None:
+                    raise denial
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self.timeout_error(what)

@@ -32,8 +32,9 @@ from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.offsets import LATEST, OffsetAndTimestamp, list_offsets_once
 from slackwater.client.network.thread import EarliestTimer, NetworkThread
 from slackwater.escaping import get_logger
-from slackwater.group.errors import BrokerError, Error, PeerError, SlackwaterError
+from slackwater.group.errors import Error, PeerError, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.security.errors import AuthenticationError
 from slackwater.wire.messages.fetch import FetchResponse, PartitionData
 
 log = get_logger("slackwater.client.consumer.fetcher")
@@ -93,7 +94,7 @@ class Fetcher:
         self._resets_not_before = 0.0
         self._scheduled = False
         self._timer = EarliestTimer(network, self._run)
-        self._refresh_later = MetadataRefresher(cluster, network, lambda topics: self.refresh(topics), self._run)
+        self._refresh_later = MetadataRefresher(cluster, network, self._refresh_leaders, self._run)
         self._closed = False
 
     def schedule(self) -> None:
@@ -141,6 +142,14 @@ class Fetcher:
 
     async def _refresh_topics(self, topics: Iterable[str]) -> None:
         await self._cluster.refresh(topics, create=self._create_topics)
+
+    async def _refresh_leaders(self, topics: set[str]) -> None:
+        try:
+            await self.refresh(topics)
+        except AuthenticationError as error:
+            with self._lock:
+                if not self._errors:
+                    self.fail(error)
 
     # Start offsets
 
@@ -313,7 +322,8 @@ class Fetcher:
                     log.warning("Fetching %s failed and is retried: %s.", partition, error.name)
                     stale.add(partition.topic)
                 case FetchStatus.FATAL:
-                    self.fail(BrokerError(error, f"Fetching {partition} failed: {error.name}."), [state])
+                    text = f"Fetching {partition} failed: {error.name}."
+                    self.fail(self._cluster.error(error, text, f"Read on topic {partition.topic}"), [state])
         return stale
 
     def _buffer(self, state: PartitionState, data: PartitionData) -> None:

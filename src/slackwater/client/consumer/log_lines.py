@@ -68,9 +68,9 @@ class LogLines:
         for level, line in self._event_lines(event):
             log.log(level, "%s%s", self._prefix, escape(line))
 
-    def log_start(self, settings: Mapping[str, Value], assignors: Iterable[str]) -> None:
+    def log_start(self, settings: Mapping[str, Value], assignors: Iterable[str], program: str = "consumer") -> None:
         """Log the start and every setting that differs from its default; secrets are hidden."""
-        log.info("%sStarting the Slackwater consumer, version %s", self._prefix, __version__)
+        log.info("%sStarting the Slackwater %s, version %s", self._prefix, program, __version__)
         values = {**settings, STRATEGY: tuple(assignors)}
         for name, value in sorted(values.items()):
             setting = CONSUMER_SETTINGS.get(name)

@@ -8,6 +8,7 @@ Invariants:
 - A request that was not sent or got no response is reported as failed; the state machine decides what to do. It also
   learns of a lost coordinator connection while no request is in flight.
 - Metadata requests are retried until they succeed. A missing topic is logged once; another topic error is raised.
+- After a failed authentication no metadata is requested until the application has seen the error.
 - Events are published on the network thread, in order and without the lock.
 """
 
@@ -26,7 +27,7 @@ from slackwater.client.network.thread import NetworkThread
 from slackwater.clock import Clock
 from slackwater.escaping import get_logger
 from slackwater.group.assignors import TopicInfo
-from slackwater.group.errors import BrokerError, Error, SlackwaterError
+from slackwater.group.errors import AuthorizationError, Error, SlackwaterError
 from slackwater.group.events import GroupEvent
 from slackwater.group.member import (
     CommitDone,
@@ -45,6 +46,7 @@ from slackwater.group.member import (
 )
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.security.errors import AuthenticationError
 
 log = get_logger("slackwater.client.consumer.membership")
 OnCommit = Callable[[SlackwaterError | None], None]
@@ -110,6 +112,15 @@ class Membership:
             self._fetches[self._last_id] = on_committed
             self._execute(self.member.fetch_committed(partitions, self._clock.now_ms(), fetch_id=self._last_id))
 
+    def take_denial(self) -> SlackwaterError | None:
+        """Remove and return an error of authentication or authorization that the application has not seen."""
+        for effect in self.for_application:
+            if isinstance(effect, Raise) and isinstance(effect.error, AuthenticationError | AuthorizationError):
+                self.for_application.remove(effect)
+                return effect.error
+        denial = self.member.take_denial()
+        return self._with_needs(denial) if denial is not None else None
+
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _execute(self, effects: list[MemberEffect]) -> None:
@@ -117,8 +128,10 @@ class Membership:
             match effect:
                 case Send():
                     self._network.call_soon(self._send, effect, self.member.coordinator)
-                case NotifyListener() | Raise():
+                case NotifyListener():
                     self.for_application.append(effect)
+                case Raise():
+                    self.for_application.append(Raise(self._with_needs(effect.error)))
                 case EmitEvent():
                     self._network.call_soon(self._on_event, effect.event)
                 case RefreshMetadata():
@@ -128,15 +141,24 @@ class Membership:
                     self._network.call_soon(self._cluster.disconnect, effect.node.host, effect.node.port, COORDINATOR)
                 case CommitDone():
                     if (on_commit := self._commits.pop(effect.commit_id, None)) is not None:
-                        on_commit(effect.error)
+                        on_commit(self._with_needs(effect.error) if effect.error is not None else None)
                 case OffsetsFetched():
                     if (on_committed := self._fetches.pop(effect.fetch_id, None)) is not None:
-                        on_committed(effect.offsets, effect.error)
+                        error = effect.error
+                        on_committed(effect.offsets, self._with_needs(error) if error is not None else None)
         due_ms = self.member.next_due_ms()
         if due_ms is not None and (self._timer_due_ms is None or due_ms < self._timer_due_ms):
             self._timer_due_ms = due_ms
             self._network.call_soon(self._set_timer, due_ms)
         self.lock.notify_all()
+
+    def _with_needs(self, error: SlackwaterError) -> SlackwaterError:
+        """Add the principal and the ACL that it needs to an error of the state machine, which does not know them."""
+        if not isinstance(error, AuthorizationError):
+            return error
+        is_topic = error.error is Error.TOPIC_AUTHORIZATION_FAILED
+        needs = "Read on these topics" if is_topic else f"Read on group {self.member.config.group_id}"
+        return self._cluster.error(error.error, str(error), needs)
 
     # --- on the network thread --------------------------------------------------------------------------------------
 
@@ -171,7 +193,7 @@ class Membership:
                 log.debug("%s failed: %s", type(request).__name__, error)
             else:  # after a bug, the state machine must not wait forever
                 log.exception("%s failed.", type(request).__name__)
-            if isinstance(error, UnsupportedVersionError | ResponseTooLargeError):
+            if isinstance(error, UnsupportedVersionError | ResponseTooLargeError | AuthenticationError):
                 self._raise(error)
             self.call_member(lambda member, now_ms: member.on_request_failed(send.request_id, now_ms))
         else:
@@ -209,10 +231,20 @@ class Membership:
                 return
             except SlackwaterError as error:
                 log.debug("A metadata request failed: %s", error)
-                if isinstance(error, ResponseTooLargeError):
+                if isinstance(error, ResponseTooLargeError | AuthenticationError):
                     self._raise(error)
             await asyncio.sleep(backoff_ms / 1000 * random.uniform(1 - _JITTER, 1 + _JITTER))
             backoff_ms = min(backoff_ms * 2, config.retry_backoff_max_ms)
+            while self._has_unseen_failure():
+                await asyncio.sleep(config.retry_backoff_ms / 1000)
+
+    def _has_unseen_failure(self) -> bool:
+        """Whether the application has not seen yet that the authentication failed."""
+        with self.lock:
+            return not self.member.is_closed and any(
+                isinstance(effect, Raise) and isinstance(effect.error, AuthenticationError)
+                for effect in self.for_application
+            )
 
     async def refresh(self, also: Iterable[str] = ()) -> None:
         """Request the metadata of the member's topics and of these topics once."""
@@ -251,7 +283,8 @@ class Membership:
         for name, topic in topics.items():
             if topic.error is not Error.NONE and topic.error not in _MISSING and not topic.error.retriable:
                 error = topic.error
-                self._raise(BrokerError(error, f"The topic {name} cannot be read: {error.name}."))
+                text = f"The topic {name} cannot be read: {error.name}."
+                self._raise(self._cluster.error(error, text, f"Describe on topic {name}"))
 
     def _set_timer(self, due_ms: int) -> None:
         if self._timer is not None:

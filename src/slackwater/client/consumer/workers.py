@@ -33,7 +33,7 @@ OnFailed = Callable[[RecordTask, BaseException], RecordTask | None]
 
 
 class UnawaitedHandlerError(UsageError):
-    """A handler that is no coroutine function returned something to await."""
+    """A handler that is not a coroutine function returned something to await."""
 
 
 class Workers(Protocol):
@@ -136,8 +136,8 @@ def _reject_awaitable(result: object) -> None:
     if inspect.iscoroutine(result):
         result.close()
     raise UnawaitedHandlerError(
-        f"The handler returned a {type(result).__name__}, which nothing awaits, but it is no coroutine function. Pass "
-        "the `async def` function itself to run()."
+        f"The handler returned a {type(result).__name__}, which nothing awaits, but it is not a coroutine function. "
+        "Pass the `async def` function itself to run()."
     )
 
 

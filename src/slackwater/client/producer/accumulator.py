@@ -10,7 +10,7 @@ Invariants:
 """
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from slackwater.client.producer.delivery import BatchOutcome, Delivery, OnDelivery
 from slackwater.group.topic_partition import TopicPartition
@@ -19,7 +19,16 @@ from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import BatchBuilder, PackedRecord
 
 NO_SEQUENCE: Final = -1
-NO_PRODUCER: Final = (-1, -1)
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """What identifies a producer to the brokers."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_PRODUCER: Final = ProducerIdAndEpoch(-1, -1)
 
 
 class ProducerBatch:
@@ -32,11 +41,11 @@ class ProducerBatch:
         "data",
         "first",
         "not_before",
-        "numbering",
         "outcome",
         "partition",
         "records",
         "sequence",
+        "sequence_restarts",
         "size",
     )
 
@@ -50,7 +59,7 @@ class ProducerBatch:
         self.closed = False
         self.data: bytearray | None = None  # encoded when the batch is closed
         self.sequence = NO_SEQUENCE
-        self.numbering = 0  # the numbering of its queue that the sequence belongs to
+        self.sequence_restarts = 0  # those of its queue when it got its sequence
         self.attempts = 0
         self.not_before = 0.0
 
@@ -59,13 +68,26 @@ class ProducerBatch:
         """The number of records."""
         return len(self.records)
 
-    def close(self, producer: tuple[int, int], sequence: int, codec: Codec, level: int | None) -> bytearray:
+    def close(
+        self,
+        producer: ProducerIdAndEpoch,
+        sequence: int,
+        codec: Codec,
+        level: int | None,
+        *,
+        transactional: bool = False,
+    ) -> bytearray:
         """Encode the records with this producer id and sequence."""
         self.closed, self.sequence = True, sequence
         builder = BatchBuilder()
         builder.extend_packed(self.records)
         self.data = builder.build(
-            codec=codec, level=level, producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence
+            codec=codec,
+            level=level,
+            transactional=transactional,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
         )
         return self.data
 
@@ -85,7 +107,7 @@ class ProducerBatch:
             halves, (0, middle), (self.records[:middle], self.records[middle:]), strict=True
         ):
             half.first, half.records = self.first + first, records
-            half.attempts, half.numbering = self.attempts, self.numbering
+            half.attempts, half.sequence_restarts = self.attempts, self.sequence_restarts
         halves[0].size = self.size * middle // len(self.records)
         halves[1].size = self.size - halves[0].size
         return halves
@@ -99,23 +121,23 @@ class PartitionQueue:
         "id_is_known",
         "in_flight",
         "next_sequence",
-        "numbering",
         "partition",
         "producer",
         "retrying",
+        "sequence_restarts",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.batches: deque[ProducerBatch] = deque()
         self.in_flight: list[ProducerBatch] = []
-        self.producer = NO_PRODUCER  # the id and epoch of its sequences
+        self.producer = NO_PRODUCER  # that of its sequences
         self.id_is_known = False  # the broker has written a batch of this id
         self.next_sequence = 0
-        self.numbering = 0  # how often the sequences were restarted
+        self.sequence_restarts = 0
         self.retrying = False  # one batch in flight until the first retry succeeds
 
-    def use_producer_id(self, producer: tuple[int, int]) -> None:
+    def use_producer_id(self, producer: ProducerIdAndEpoch) -> None:
         """Use another producer id, if no batch has a sequence of the old one."""
         if (
             producer != self.producer
@@ -126,7 +148,7 @@ class PartitionQueue:
 
     def restart_sequences(self) -> None:
         """Give all waiting batches new sequences, for the next producer id."""
-        self.numbering += 1
+        self.sequence_restarts += 1
         for batch in self.batches:
             batch.clear_sequence()
 

@@ -3,21 +3,26 @@
 Invariants:
 - `send` returns at once, unless the buffer is full or the topic is unknown: then it waits up to `max.block.ms`.
 - Any thread may send.
-- `close` delivers all sent records, or fails them at its timeout.
+- `close` delivers all sent records, or fails them at its timeout. It aborts an open transaction.
+- A call of the transaction API that has timed out continues on the network thread. The same call waits for it again;
+  any other call is refused, except close() and an abort after send_offsets_to_transaction().
 """
 
 import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from slackwater.client.config import PRODUCER_SETTINGS, cluster_config, int_value, merge_settings, parse_settings
 from slackwater.client.config.functions import SerializeFunction, take_function
+from slackwater.client.consumer.arguments import Offsets, check_offsets
 from slackwater.client.errors import ClientClosedError, ClientTimeoutError, NetworkError
+from slackwater.client.group_metadata import ConsumerGroupMetadata
 from slackwater.client.network.cluster import Cluster, TopicMetadata
 from slackwater.client.network.maintenance import run_maintenance
 from slackwater.client.network.thread import NetworkThread
@@ -25,8 +30,12 @@ from slackwater.client.producer.accumulator import Accumulator
 from slackwater.client.producer.delivery import OnDelivery, RecordMetadata
 from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartitioner
 from slackwater.client.producer.sender import Sender, SenderConfig
+from slackwater.client.producer.transaction_errors import FatalTransactionError, RetriableTransactionError
+from slackwater.client.producer.transaction_requests import TransactionRequests
+from slackwater.client.producer.transaction_states import TransactionInput, TransactionState
+from slackwater.client.producer.transactions import ERROR_STATES, TransactionManager
 from slackwater.escaping import get_logger
-from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
+from slackwater.group.errors import Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
 from slackwater.wire.errors import WireError
@@ -60,7 +69,8 @@ class Producer:
         self._serialize_value = take_function(settings, "value.serializer")
         ignored: list[str] = []
         values = parse_settings(settings, PRODUCER_SETTINGS, ignored=ignored.append)
-        self.client_id = str(values["client.id"]) or f"producer-{next(_numbers)}"
+        transactional_id = str(values["transactional.id"])
+        self.client_id = str(values["client.id"]) or f"producer-{transactional_id or next(_numbers)}"
         sender = _sender_config(values, settings)
         self._max_block_s = int_value(values, "max.block.ms") / 1000
         self._max_request_bytes = int_value(values, "max.request.size")
@@ -77,8 +87,16 @@ class Producer:
             log.info("Settings of other clients are ignored: %s.", ", ".join(sorted(ignored)))
         self._network = NetworkThread(f"slackwater-{self.client_id}")
         self._now = self._network.loop.time
-        self._cluster = self._network.run(Cluster.create(cluster_config(values, self.client_id)))
-        self._sender = Sender(sender, self._accumulator, self._cluster, self._network, self._changed)
+        self._cluster = self._network.run(Cluster.create(cluster_config(values, self.client_id, settings)))
+        self._transactions: TransactionManager | None = None
+        self._requests: TransactionRequests | None = None
+        self._operation: _Operation | None = None
+        if transactional_id:
+            self._transactions = TransactionManager(transactional_id, int_value(values, "transaction.timeout.ms"))
+            self._requests = TransactionRequests(self._cluster, self._transactions, self._changed)
+        self._sender = Sender(
+            sender, self._accumulator, self._cluster, self._network, self._changed, self._transactions, self._requests
+        )
         self._maintenance = self._network.submit(run_maintenance(self._cluster, self._refresh))
 
     def __repr__(self) -> str:
@@ -143,6 +161,8 @@ class Producer:
         with self._lock:
             if not accumulator.has_room(size) or self._sender.fatal is not None or self._closed:
                 self._wait_for_room(size, deadline or time.monotonic() + self._max_block_s)
+            if self._transactions is not None:
+                self._transactions.call(TransactionInput.SEND)
             if partition is None:
                 partition = state.keys.partition(key) if key is not None else state.sticky.partition(size)
             queue = state.queues[partition]
@@ -161,19 +181,8 @@ class Producer:
         """
         self._not_closed()
         self._not_in_callback("flush()")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            self._accumulator.flushing += 1
-            try:
-                self._sender.schedule()
-                while not self._accumulator.is_empty:
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        raise ClientTimeoutError(f"Not all records were delivered within {timeout:g} s.")
-                    self._changed.wait(left)
-            finally:
-                self._accumulator.flushing -= 1
-        self._network.run(_do_nothing())  # after it, the last callbacks have run
+        if not self._drain(timeout):
+            raise ClientTimeoutError(f"Not all records were delivered within {timeout:g} s.")
 
     def partitions_for(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic.
@@ -184,7 +193,7 @@ class Producer:
         return [queue.partition for queue in self._topic(topic).queues]
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver all sent records and close all connections.
+        """Deliver all sent records, abort an open transaction, and close all connections.
 
         >>> producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         >>> delivery = producer.send("orders", b"order 2")
@@ -194,14 +203,198 @@ class Producer:
             return
         self._not_in_callback("close()")
         try:
-            self.flush(timeout)
+            if self._transactions is not None and self._transactions.is_open:
+                self._end_open_transaction(self._max_block_s if timeout is None else timeout)
+            else:
+                self.flush(timeout)
         finally:
             self._closed = True
             self._maintenance.cancel()
             self._network.run(self._cluster.close())
             self._network.close()
 
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Fence older producers with the same transactional.id, and abort their transaction; call it once.
+
+        >>> producer = Producer(config | {"transactional.id": "billing-0"})
+        >>> producer.init_transactions()
+        >>> producer.close()
+        """
+        _, requests = self._transactional(call := TransactionInput.INIT)
+        self._start(call)
+        self._complete(call, requests.init, self._deadline(timeout))
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: the records that are sent until its end become visible together, or never.
+
+        >>> producer.begin_transaction()
+        >>> delivery = producer.send("orders", b"order 2")
+        >>> producer.commit_transaction()
+        """
+        self._transactional(TransactionInput.BEGIN)
+        self._start(TransactionInput.BEGIN)
+
+    def send_offsets_to_transaction(
+        self, offsets: Offsets, group_metadata: ConsumerGroupMetadata, timeout: float | None = None
+    ) -> None:
+        """Commit a group's offsets with the transaction; they are rejected if the consumer is no longer a member.
+
+        >>> records = consumer.poll(timeout=10.0)
+        >>> producer.begin_transaction()
+        >>> positions = {partition: consumer.position(partition) for partition in consumer.assignment}
+        >>> producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+        >>> producer.commit_transaction()
+        """
+        _, requests = self._transactional(call := TransactionInput.SEND_OFFSETS)
+        checked = check_offsets(offsets)
+        if not isinstance(group_metadata, ConsumerGroupMetadata):
+            raise UsageError(f"The group metadata is {group_metadata!r}; pass consumer.group_metadata().")
+        if not group_metadata.group_id:
+            raise UsageError("The group metadata has no group; set group.id of the consumer.")
+        self._start(call)
+        if checked:
+            arguments = (checked, group_metadata)
+            self._complete(call, lambda: requests.send_offsets(*arguments), self._deadline(timeout), arguments)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Deliver all records of the transaction and commit it, with the offsets that were sent to it.
+
+        >>> producer.begin_transaction()
+        >>> delivery = producer.send("orders", b"order 2")
+        >>> producer.commit_transaction(timeout=10.0)
+        >>> delivery.done()
+        True
+        """
+        self._end(TransactionInput.COMMIT, self._deadline(timeout))
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the transaction; records that were not sent yet fail with TransactionAbortedError.
+
+        >>> producer.begin_transaction()
+        >>> delivery = producer.send("orders", b"order 2")
+        >>> producer.abort_transaction(timeout=10.0)
+        """
+        deadline = self._deadline(timeout)
+        if self._operation is not None and self._operation.call is TransactionInput.SEND_OFFSETS:
+            self._wait(deadline)
+        self._end(TransactionInput.ABORT, deadline)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Run a block in a transaction: committed at its end, aborted if it raises.
+
+        >>> with producer.transaction():
+        ...     delivery = producer.send("orders", b"order 2")
+        >>> delivery.done()
+        True
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException as error:
+            assert self._transactions is not None
+            if self._transactions.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+                try:
+                    self.abort_transaction()
+                except FatalTransactionError as fatal:
+                    raise fatal from error
+                except SlackwaterError as failure:
+                    log.warning("The transaction could not be aborted after %r: %s", error, failure)
+            raise
+
     # --- internal -----------------------------------------------------------------------------------------------------
+
+    def _transactional(self, call: TransactionInput) -> tuple[TransactionManager, TransactionRequests]:
+        if self._transactions is None or self._requests is None:
+            raise UsageError(f"{call.value} needs a producer with transactional.id; set it to a name of this producer.")
+        self._not_closed()
+        self._not_in_callback(call.value)
+        if self._operation is not None and self._operation.call is not call:
+            before = self._operation.call.value
+            raise UsageError(f"{before} has not completed; call it again before {call.value}.")
+        return self._transactions, self._requests
+
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self._max_block_s if timeout is None else timeout)
+
+    def _start(self, call: TransactionInput) -> None:
+        """Change the state, unless this call repeats one that has timed out."""
+        assert self._transactions is not None
+        with self._lock:
+            if self._operation is None:
+                self._transactions.call(call)
+
+    def _end(self, call: TransactionInput, deadline: float) -> None:
+        """Deliver or drop all records and end the transaction."""
+        transactions, requests = self._transactional(call)
+        self._start(call)
+        if self._operation is None:
+            if not self._drain(deadline - time.monotonic()):
+                raise RetriableTransactionError(f"{call.value} is waiting for the delivery of records. Call it again.")
+            if transactions.error is not None and transactions.state in ERROR_STATES:  # a batch has failed
+                raise transactions.error
+        self._complete(call, requests.end, deadline)
+
+    def _complete(
+        self,
+        call: TransactionInput,
+        start: Callable[[], Coroutine[Any, Any, None]],
+        deadline: float,
+        arguments: object = None,
+    ) -> None:
+        """Run an operation, or wait for the one that an earlier call has started."""
+        if self._operation is None:
+            self._operation = _Operation(call, self._network.submit(start()), arguments)
+        elif self._operation.arguments != arguments:
+            raise UsageError(f"{call.value} has not completed; call it again with the same arguments.")
+        if (result := self._wait(deadline)) is None:
+            assert self._requests is not None
+            reason = " ".join(("has not completed.", self._requests.last_failure)).rstrip()
+            raise RetriableTransactionError(f"{call.value} {reason} Call it again.")
+        result.result()
+
+    def _wait(self, deadline: float) -> "Future[None] | None":
+        """Wait for the operation in progress; None if it has not completed."""
+        assert self._operation is not None
+        future = self._operation.future
+        if not wait([future], max(deadline - time.monotonic(), 0.0)).done:
+            return None
+        self._operation = None
+        return future
+
+    def _end_open_transaction(self, timeout: float) -> None:
+        """Abort the open transaction, or complete a commit that has timed out."""
+        assert self._transactions is not None
+        is_committing = self._transactions.state is TransactionState.COMMITTING
+        try:
+            (self.commit_transaction if is_committing else self.abort_transaction)(timeout)
+        except SlackwaterError as error:
+            log.warning(
+                "The open transaction of transactional.id %s was not ended; the cluster ends it after "
+                "transaction.timeout.ms: %s",
+                self._transactions.transactional_id,
+                error,
+            )
+
+    def _drain(self, timeout: float | None) -> bool:
+        """Wait until all records are delivered or failed, and their callbacks have run; False at the timeout."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            self._accumulator.flushing += 1
+            try:
+                self._sender.schedule()
+                while not self._accumulator.is_empty:
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._changed.wait(left)
+            finally:
+                self._accumulator.flushing -= 1
+        self._network.run(_do_nothing())  # after it, the last callbacks have run
+        return True
 
     async def _refresh(self) -> None:
         await self._cluster.refresh(list(self._cluster.topics))
@@ -254,6 +447,14 @@ class Producer:
             raise UsageError(f"{call} cannot be called inside a delivery callback: it would wait for itself.")
 
 
+class _Operation(NamedTuple):
+    """A call of the transaction API whose requests are in progress."""
+
+    call: TransactionInput
+    future: Future[None]
+    arguments: object = None
+
+
 class _TopicState:
     """The queues and partitioners of a topic, valid for one metadata object."""
 
@@ -285,7 +486,8 @@ async def _find_topic(cluster: Cluster, name: str, timeout_s: float) -> TopicMet
                 return metadata
             if metadata is not None and metadata.error is not Error.NONE:
                 if not metadata.error.retriable:
-                    raise BrokerError(metadata.error, f"The topic {name} cannot be written to: {metadata.error.name}.")
+                    text = f"The topic {name} cannot be written to: {metadata.error.name}."
+                    raise cluster.error(metadata.error, text, f"Write on topic {name}")
                 reason = f"{metadata.error.name}."
             is_missing = metadata is None or metadata.error is Error.UNKNOWN_TOPIC_OR_PARTITION
         except NetworkError as error:
@@ -328,7 +530,7 @@ def _pack_headers(headers: Sequence[Header]) -> bytes:
 
 def _check_timestamp(timestamp_ms: int) -> None:
     if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms < 2**63:
-        raise UsageError(f"{timestamp_ms!r} is no timestamp; use whole milliseconds since 1970.")
+        raise UsageError(f"{timestamp_ms!r} is not a timestamp; use whole milliseconds since 1970.")
 
 
 def _delivery_timeout_ms(values: Mapping[str, Value], settings: Mapping[str, object]) -> int:
@@ -346,11 +548,14 @@ def _sender_config(values: Mapping[str, Value], settings: Mapping[str, object]) 
     acks = _ACKS[str(values["acks"])]
     idempotent = bool(values["enable.idempotence"])
     max_in_flight = int_value(values, "max.in.flight.requests.per.connection")
+    transactional = bool(values["transactional.id"])
+    if transactional and not idempotent:
+        raise UsageError("transactional.id needs enable.idempotence=true; remove enable.idempotence.")
     if idempotent and (acks != -1 or max_in_flight > 5 or int_value(values, "retries") == 0):
-        if "enable.idempotence" in settings:
+        if "enable.idempotence" in settings or transactional:
+            name = "transactional.id" if transactional else "enable.idempotence"
             raise UsageError(
-                "enable.idempotence needs acks=all, retries above 0, and at most 5 for "
-                "max.in.flight.requests.per.connection."
+                f"{name} needs acks=all, retries above 0, and at most 5 for max.in.flight.requests.per.connection."
             )
         idempotent = False
     return SenderConfig(

@@ -11,8 +11,10 @@ Invariants:
   producer requests a new id, and the partition restarts its sequences. Other partitions use the new id when no batch
   has a sequence of the old one.
 - Until the first batch of an id succeeds, a partition has one batch in flight: a broker accepts any first sequence from
-  an unknown id, so a second batch that arrives first would shut out the first one.
+  an unknown id, so a second batch that arrives first would make the broker reject the first one.
 - A batch that is too large for the broker is split, down to single records.
+- In a transaction nothing is sent before its partition was added. A failed batch fails the transaction: its waiting
+  batches are dropped, and those in flight are not retried.
 - Callbacks run on the network thread, without the lock, in the order of the records of a partition.
 """
 
@@ -27,10 +29,19 @@ from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import LAST_PRODUCE_VERSION_BY_NAME, Cluster
 from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.thread import EarliestTimer, NetworkThread
-from slackwater.client.producer.accumulator import NO_PRODUCER, NO_SEQUENCE, Accumulator, PartitionQueue, ProducerBatch
+from slackwater.client.producer.accumulator import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    Accumulator,
+    PartitionQueue,
+    ProducerBatch,
+    ProducerIdAndEpoch,
+)
 from slackwater.client.producer.delivery import BatchOutcome
+from slackwater.client.producer.transaction_requests import TransactionRequests
+from slackwater.client.producer.transactions import TransactionManager
 from slackwater.escaping import get_logger
-from slackwater.group.errors import BrokerError, Error, SlackwaterError
+from slackwater.group.errors import Error, SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.apis import PRODUCE
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -45,6 +56,7 @@ from slackwater.wire.records.compression import Codec
 from slackwater.wire.schema import NO_UUID
 
 log = get_logger("slackwater.client.producer")
+MAX_PRODUCE_VERSION_IN_TV1: Final = 11  # v12 adds partitions to the transaction: transaction version 2 (KIP-890)
 _JITTER: Final = 0.2
 # After these errors an idempotent producer does not know what was written, and restarts its sequences.
 _RESTARTS_SEQUENCES: Final = frozenset(
@@ -78,12 +90,17 @@ class Sender:
         cluster: Cluster,
         network: NetworkThread,
         changed: threading.Condition,
+        transactions: TransactionManager | None = None,
+        requests: TransactionRequests | None = None,
     ) -> None:
         self._config = config
         self._accumulator = accumulator
         self._cluster = cluster
         self._network = network
         self._changed = changed
+        self._transactions = transactions
+        self._requests = requests
+        self._is_adding_partitions = False
         self._producer = NO_PRODUCER
         self._is_requesting_id = False
         self.fatal: SlackwaterError | None = None  # nothing can be sent after it
@@ -107,7 +124,12 @@ class Sender:
             self._scheduled = False
             now = self._network.loop.time()
             self._fail_expired(now)
-            if self._config.idempotent and self._producer == NO_PRODUCER:
+            if self._transactions is not None:
+                if (dropped := self._transactions.drop_error) is not None:
+                    self._fail_all(dropped)
+                self._producer = self._transactions.producer
+                self._send_ready(now)
+            elif self._config.idempotent and self._producer == NO_PRODUCER:
                 if not self._accumulator.is_empty:
                     self._request_producer_id()
             else:
@@ -148,7 +170,8 @@ class Sender:
                 if error is Error.NONE:
                     break
                 if not error.retriable:
-                    raise BrokerError(error, f"InitProducerId failed: {error.name}.")
+                    text = f"InitProducerId failed: {error.name}."
+                    raise self._cluster.error(error, text, "Write on a topic, or IdempotentWrite on the cluster")
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(backoff_s * 2, self._cluster.config.retry_backoff_max_ms / 1000)
                 with self._changed:
@@ -157,7 +180,7 @@ class Sender:
                 if self._accumulator.is_empty:
                     return
             with self._changed:
-                self._producer = (response.producer_id, response.producer_epoch)
+                self._producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         except SlackwaterError as error:
             with self._changed:
                 self.fatal = error
@@ -168,10 +191,21 @@ class Sender:
 
     # Requests
 
+    async def _add_partitions(self) -> None:
+        assert self._requests is not None
+        try:
+            await self._requests.add_partitions()
+        except SlackwaterError as error:
+            log.debug("AddPartitionsToTxn failed: %s", error)  # the next call of the application raises it
+        finally:
+            self._is_adding_partitions = False
+        self._run()
+
     def _send_ready(self, now: float) -> None:
         by_node: dict[int, list[PartitionQueue]] = defaultdict(list)
         leaderless: set[str] = set()
         next_run_s: float | None = None
+        transactions = self._transactions
         for queue in list(self._accumulator.waiting.values()):
             ready_at = self._accumulator.ready_at(queue, now)
             if ready_at is None:
@@ -182,12 +216,17 @@ class Sender:
             if ready_at > now:
                 next_run_s = ready_at - now if next_run_s is None else min(next_run_s, ready_at - now)
                 continue
+            if transactions is not None and not transactions.may_send(queue.partition):
+                continue
             leader = self._cluster.leader(*queue.partition)
             if leader is None:
                 leaderless.add(queue.partition.topic)
             else:
                 by_node[leader.leader].append(queue)
         self._refresh_later(leaderless)
+        if transactions is not None and transactions.new_partitions and not self._is_adding_partitions:
+            self._is_adding_partitions = True
+            self._network.create_task(self._add_partitions())
         for node, queues in by_node.items():
             while queues and self._requests_in_flight[node] < self._config.max_in_flight:
                 queues = self._send_to(node, queues, now)
@@ -231,9 +270,15 @@ class Sender:
                 queue.use_producer_id(self._producer)
                 sequence = queue.next_sequence
                 queue.next_sequence = (sequence + batch.count) & 0x7FFFFFFF
-            batch.numbering = queue.numbering
-            return batch.close(queue.producer, sequence, self._config.codec, self._config.level)
+            batch.sequence_restarts = queue.sequence_restarts
+            return self._close(batch, queue, sequence)
         return batch.data
+
+    def _close(self, batch: ProducerBatch, queue: PartitionQueue, sequence: int) -> bytearray:
+        transactional = self._transactions is not None
+        return batch.close(
+            queue.producer, sequence, self._config.codec, self._config.level, transactional=transactional
+        )
 
     async def _send(self, node: int, batches: list[ProducerBatch]) -> None:
         try:
@@ -242,6 +287,8 @@ class Sender:
             request = self._request(batches)
             if any(topic.topic_id == NO_UUID for topic in request.topic_data):
                 version = min(version, LAST_PRODUCE_VERSION_BY_NAME)
+            if self._transactions is not None and self._transactions.transaction_version == 1:
+                version = min(version, MAX_PRODUCE_VERSION_IN_TV1)
             if self._config.acks == 0:
                 connection.send_without_response(request, version=version)
                 response = None
@@ -279,7 +326,10 @@ class Sender:
             topic.partition_data.append(PartitionProduceData(index=index, records=memoryview(batch.data)))
             batch.attempts += 1
         return ProduceRequest(
-            acks=self._config.acks, timeout_ms=self._config.request_timeout_ms, topic_data=list(topics.values())
+            transactional_id=self._transactions.transactional_id if self._transactions is not None else None,
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
         )
 
     # Outcomes
@@ -309,9 +359,10 @@ class Sender:
         self._changed.notify_all()
 
     def _on_error(self, batch: ProducerBatch, error: Error, message: str | None, stale: set[str]) -> None:
-        raised = BrokerError(error, f"{batch.partition}: {message or error.name}")
+        text = f"{batch.partition}: {message or error.name}"
+        raised = self._cluster.error(error, text, f"Write on topic {batch.partition.topic}")
         queue = self._accumulator.queues[batch.partition]
-        if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.numbering != queue.numbering:
+        if error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.sequence_restarts != queue.sequence_restarts:
             self._retry(batch, raised)  # its sequence follows a batch that failed meanwhile; it was not written
             batch.clear_sequence()
         elif error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_before(batch):
@@ -323,7 +374,7 @@ class Sender:
             self._retry(batch, raised)
             if queue.batches and queue.batches[0] is batch:
                 self._split(queue, batch)
-        elif self._config.idempotent and error in _RESTARTS_SEQUENCES:
+        elif self._config.idempotent and self._transactions is None and error in _RESTARTS_SEQUENCES:
             self._retry(batch, raised)
             self._renew_producer_id(queue)
         else:
@@ -367,16 +418,19 @@ class Sender:
         halves = batch.split()
         sequence = batch.sequence
         for half in halves:
-            half.close(queue.producer, sequence, self._config.codec, self._config.level)
+            self._close(half, queue, sequence)
             if sequence != NO_SEQUENCE:
                 sequence = (sequence + half.count) & 0x7FFFFFFF
         self._accumulator.replace(batch, halves)
 
     def _fail(self, batch: ProducerBatch, error: SlackwaterError) -> None:
-        sent = batch.attempts > 0 and batch.sequence != NO_SEQUENCE
+        has_sequence = batch.sequence != NO_SEQUENCE
+        sent = batch.attempts > 0 and has_sequence
         queue = self._remove(batch)
         self._add_failure(batch, error)
-        if sent and self._config.idempotent:
+        if self._transactions is not None:
+            self._transactions.on_batch_failed(error, has_sequence=has_sequence)
+        elif sent and self._config.idempotent:
             self._renew_producer_id(queue)
 
     def _add_failure(self, batch: ProducerBatch, error: SlackwaterError) -> None:
@@ -414,5 +468,8 @@ class Sender:
     def _fail_all(self, error: SlackwaterError) -> None:
         for queue in self._accumulator.queues.values():
             for batch in list(queue.batches):
+                if self._transactions is not None:
+                    self._fail(batch, error)
+                    continue
                 self._remove(batch)
                 self._add_failure(batch, error)
