@@ -8,7 +8,7 @@ from slackwater.version import __version__
 if TYPE_CHECKING:
     from slackwater.broker.embedded import EmbeddedBroker as Broker
     from slackwater.client.admin import Admin, ResetTo
-    from slackwater.client.consumer.consumer import Consumer, ConsumerGroupMetadata
+    from slackwater.client.consumer.consumer import Consumer
     from slackwater.client.consumer.deserialization import DeserializationError
     from slackwater.client.consumer.fetcher import NoOffsetForPartitionError, OffsetOutOfRangeError
     from slackwater.client.consumer.rebalance_listener import RebalanceListener
@@ -22,10 +22,33 @@ if TYPE_CHECKING:
         ResponseTooLargeError,
         UnsupportedVersionError,
     )
+    from slackwater.client.group_metadata import ConsumerGroupMetadata
     from slackwater.client.network.offsets import OffsetAndTimestamp
-    from slackwater.client.producer import Producer, RecordMetadata, SerializationError, UnknownTopicError
+    from slackwater.client.producer import (
+        AbortableTransactionError,
+        FatalTransactionError,
+        Producer,
+        ProducerFencedError,
+        RecordMetadata,
+        RetriableTransactionError,
+        SerializationError,
+        TransactionAbortedError,
+        TransactionError,
+        UnknownTopicError,
+    )
     from slackwater.group.batches.config import DataLossError
-    from slackwater.group.errors import BrokerError, Error, PeerError, SlackwaterError, UsageError
+    from slackwater.group.errors import (
+        AuthorizationError,
+        BrokerError,
+        ClusterAuthorizationError,
+        Error,
+        GroupAuthorizationError,
+        PeerError,
+        SlackwaterError,
+        TopicAuthorizationError,
+        TransactionalIdAuthorizationError,
+        UsageError,
+    )
     from slackwater.group.events import GroupEvent
     from slackwater.group.member.errors import (
         AssignorFailed,
@@ -40,14 +63,25 @@ if TYPE_CHECKING:
     )
     from slackwater.group.offset_and_metadata import OffsetAndMetadata
     from slackwater.group.topic_partition import TopicPartition
+    from slackwater.security.errors import (
+        AuthenticationError,
+        IllegalSaslStateError,
+        SaslAuthenticationError,
+        SslAuthenticationError,
+        UnsupportedSaslMechanismError,
+    )
 
 __all__ = [
+    "AbortableTransactionError",
     "Admin",
     "AssignorFailed",
+    "AuthenticationError",
+    "AuthorizationError",
     "Broker",
     "BrokerError",
     "ClientClosedError",
     "ClientTimeoutError",
+    "ClusterAuthorizationError",
     "CommitFailed",
     "Consumer",
     "ConsumerGroupMetadata",
@@ -56,10 +90,13 @@ __all__ = [
     "DeadLetterError",
     "DeserializationError",
     "Error",
+    "FatalTransactionError",
     "FencedInstanceId",
+    "GroupAuthorizationError",
     "GroupEvent",
     "GroupMaxSizeReached",
     "HandlerFailedError",
+    "IllegalSaslStateError",
     "ListenerFailed",
     "NetworkError",
     "NoOffsetForPartitionError",
@@ -69,17 +106,26 @@ __all__ = [
     "OperationTimedOut",
     "PeerError",
     "Producer",
+    "ProducerFencedError",
     "RebalanceInProgress",
     "RebalanceListener",
     "RecordMetadata",
     "ResetTo",
     "ResponseTooLargeError",
     "RetriableCommitFailed",
+    "RetriableTransactionError",
+    "SaslAuthenticationError",
     "SerializationError",
     "SlackwaterError",
     "SqliteDeduplicationStore",
+    "SslAuthenticationError",
+    "TopicAuthorizationError",
     "TopicPartition",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionalIdAuthorizationError",
     "UnknownTopicError",
+    "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
     "UsageError",
     "Wakeup",
@@ -91,7 +137,7 @@ __all__ = [
 _MODULES: Final = {
     "broker.embedded": ("Broker",),
     "client.admin": ("Admin", "ResetTo"),
-    "client.consumer.consumer": ("Consumer", "ConsumerGroupMetadata"),
+    "client.consumer.consumer": ("Consumer",),
     "client.consumer.deserialization": ("DeserializationError",),
     "client.consumer.fetcher": ("NoOffsetForPartitionError", "OffsetOutOfRangeError"),
     "client.consumer.rebalance_listener": ("RebalanceListener",),
@@ -105,10 +151,33 @@ _MODULES: Final = {
         "ResponseTooLargeError",
         "UnsupportedVersionError",
     ),
+    "client.group_metadata": ("ConsumerGroupMetadata",),
     "client.network.offsets": ("OffsetAndTimestamp",),
-    "client.producer": ("Producer", "RecordMetadata", "SerializationError", "UnknownTopicError"),
+    "client.producer": (
+        "AbortableTransactionError",
+        "FatalTransactionError",
+        "Producer",
+        "ProducerFencedError",
+        "RecordMetadata",
+        "RetriableTransactionError",
+        "SerializationError",
+        "TransactionAbortedError",
+        "TransactionError",
+        "UnknownTopicError",
+    ),
     "group.batches.config": ("DataLossError",),
-    "group.errors": ("BrokerError", "Error", "PeerError", "SlackwaterError", "UsageError"),
+    "group.errors": (
+        "AuthorizationError",
+        "BrokerError",
+        "ClusterAuthorizationError",
+        "Error",
+        "GroupAuthorizationError",
+        "PeerError",
+        "SlackwaterError",
+        "TopicAuthorizationError",
+        "TransactionalIdAuthorizationError",
+        "UsageError",
+    ),
     "group.events": ("GroupEvent",),
     "group.member.errors": (
         "AssignorFailed",
@@ -123,6 +192,13 @@ _MODULES: Final = {
     ),
     "group.offset_and_metadata": ("OffsetAndMetadata",),
     "group.topic_partition": ("TopicPartition",),
+    "security.errors": (
+        "AuthenticationError",
+        "IllegalSaslStateError",
+        "SaslAuthenticationError",
+        "SslAuthenticationError",
+        "UnsupportedSaslMechanismError",
+    ),
 }
 _LOCATIONS: Final = {name: module for module, names in _MODULES.items() for name in names}
 _OTHER_NAMES: Final = {"Broker": "EmbeddedBroker"}

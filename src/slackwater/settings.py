@@ -27,6 +27,7 @@ class SettingType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,21 @@ def choice_setting(name: str, default: str, choices: tuple[str, ...], doc: str) 
     return Setting(name=name, kind=SettingType.STRING, default=default, choices=choices, doc=doc)
 
 
+def text_setting(name: str, default: str, doc: str, *, dynamic: bool = False) -> Setting:
+    """Define a text setting."""
+    return Setting(name=name, kind=SettingType.STRING, default=default, doc=doc, dynamic=dynamic)
+
+
+def list_setting(name: str, doc: str, *, default: tuple[str, ...] = (), choices: tuple[str, ...] = ()) -> Setting:
+    """Define a setting with a list of words."""
+    return Setting(name=name, kind=SettingType.LIST, default=default, choices=choices, doc=doc)
+
+
+def password_setting(name: str, doc: str, *, dynamic: bool = False) -> Setting:
+    """Define a secret; no error, log line or description shows its value."""
+    return Setting(name=name, kind=SettingType.PASSWORD, default="", doc=doc, dynamic=dynamic)
+
+
 def format_value(value: Value) -> str:
     """Format a value as Kafka's tools show it."""
     if isinstance(value, bool):
@@ -115,6 +131,7 @@ def _number(setting: Setting, text: str) -> Value:
 _PARSERS: Final[dict[SettingType, Callable[[Setting, str], Value]]] = {
     SettingType.BOOLEAN: _boolean,
     SettingType.STRING: lambda _setting, text: text,
+    SettingType.PASSWORD: lambda _setting, text: text,
     SettingType.INT: _integer,
     SettingType.LONG: _integer,
     SettingType.DOUBLE: _number,

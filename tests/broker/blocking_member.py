@@ -16,7 +16,8 @@ class BlockingMember:
     """The only member of a group, on a blocking socket."""
 
     def __init__(self, port: int, group: str, session_ms: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._port = port
+        self._socket = self._connect()
         self._group = group
         protocols = [JoinGroupRequestProtocol("range", b"")]
         joined: Any = self.request(
@@ -26,6 +27,14 @@ class BlockingMember:
         )
         self.member_id, self._generation = joined.member_id, joined.generation_id
         self.request(SyncGroupRequest(group, self._generation, self.member_id), SyncGroupResponse, 3)
+
+    def _connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._port), timeout=20)
+
+    def reconnect(self) -> None:
+        """Close the connection and open another."""
+        self._socket.close()
+        self._socket = self._connect()
 
     def request(self, request: Request, kind: type[Response], version: int) -> Response:
         self.send(request, version)

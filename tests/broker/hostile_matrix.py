@@ -151,16 +151,19 @@ def tagged_fields() -> Iterator[Attack]:
 
 def bombs() -> Iterator[Attack]:
     """Small batches with many records or bytes, then the search for a timestamp in them."""
+    batches = {
+        f"{codec.name} {name}": batch
+        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+        for name, payload, count in (
+            ("many records", _records(), _RECORDS),
+            ("30 MB", _record(0, bytes(30 << 20)), 1),
+            ("200 MB", bytes(200 << 20) if codec is not Codec.SNAPPY else bytes(20 << 20), 1),
+        )
+        if len(batch := _batch(codec, compress(codec, payload), count)) < 1 << 20
+    }
     for topic in (NAME, COMPACTED):
-        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
-            for name, payload, count in (
-                ("many records", _records(), _RECORDS),
-                ("30 MB", _record(0, bytes(30 << 20)), 1),
-                ("200 MB", bytes(200 << 20) if codec is not Codec.SNAPPY else bytes(20 << 20), 1),
-            ):
-                batch = _batch(codec, compress(codec, payload), count)
-                if len(batch) < 1 << 20:
-                    yield Attack(f"Produce {codec.name} {name} to {topic}", _produce(topic, batch))
+        for name, batch in batches.items():
+            yield Attack(f"Produce {name} to {topic}", _produce(topic, batch))
     search = ListOffsetsRequest(topics=[ListOffsetsTopic(NAME, [ListOffsetsPartition(0, timestamp=5)])])
     for _ in range(3):
         yield Attack("ListOffsets in bombs", encode_request(search, 6, CORRELATION_ID, None))

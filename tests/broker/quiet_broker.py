@@ -15,7 +15,7 @@ from scripts import kafka_wire
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
-from slackwater.broker.connection import Connection
+from slackwater.broker.connection import ANONYMOUS, Connection
 from slackwater.broker.server import Server
 from slackwater.clock import ManualClock
 from slackwater.wire.frames import FrameReader
@@ -60,13 +60,13 @@ class FakeTransport(asyncio.Transport):
 class QuietClient:
     """One connection to a quiet broker."""
 
-    def __init__(self, broker: "QuietBroker", client_id: str) -> None:
+    def __init__(self, broker: "QuietBroker", client_id: str, principal: str) -> None:
         self._broker = broker
         self._client_id = client_id
         self._frames = FrameReader()
         self._ids = itertools.count(1)
         self._transport = FakeTransport()
-        self._connection = Connection(broker.server)
+        self._connection = Connection(broker.server, principal=principal)
         self._connection.connection_made(self._transport)
 
     @property
@@ -189,9 +189,9 @@ class QuietBroker:
         self._runner.run(self.server.stop())
         self._runner.close()
 
-    def connect(self, client_id: str = "client") -> QuietClient:
-        """Open another connection."""
-        return QuietClient(self, client_id)
+    def connect(self, client_id: str = "client", principal: str = ANONYMOUS) -> QuietClient:
+        """Open another connection, authenticated as this principal."""
+        return QuietClient(self, client_id, principal)
 
     def hold_flushes(self) -> HeldFlushes:
         """Hold back every fsync (`flush=always`) until it is released."""

@@ -95,10 +95,6 @@ class RawClient(Client):
     async def at(cls, port: int, client_id: str = "client") -> Self:
         return cls(*await asyncio.open_connection("127.0.0.1", port), client_id)
 
-    def send_bytes(self, data: bytes) -> None:
-        """Send raw bytes."""
-        self._writer.write(data)
-
     def expect(self, number: int, kind: type[Response], version: int) -> None:
         """Expect a response to a request that was sent with `send_bytes`."""
         self._sent.append((number, kind, version))

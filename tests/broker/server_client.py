@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -37,6 +38,17 @@ class Client:
         cls._opened.append(client)
         return client
 
+    @classmethod
+    async def connect_to(cls, port: int, context: ssl.SSLContext | None = None, client_id: str = "client") -> Self:
+        """Connect to a port of this machine, with TLS if there is a context."""
+        client = cls(*await asyncio.open_connection("127.0.0.1", port, ssl=context), client_id)
+        cls._opened.append(client)
+        return client
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send raw bytes."""
+        self._writer.write(data)
+
     def send(self, request: Request, version: int | None = None) -> None:
         """Send a request, by default in the latest version."""
         version = request.API.latest_stable if version is None else version
@@ -51,11 +63,15 @@ class Client:
     async def next_response(self) -> Response:
         """Read the next response."""
         number, kind, version = self._sent.pop(0)
-        async with asyncio.timeout(DEADLINE_S):
-            (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-            correlation_id, response = decode_response(kind, version, await self._reader.readexactly(size))
+        correlation_id, response = decode_response(kind, version, await self.read_frame())
         assert correlation_id == number
         return response
+
+    async def read_frame(self) -> bytes:
+        """Read the next frame."""
+        async with asyncio.timeout(DEADLINE_S):
+            (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+            return await self._reader.readexactly(size)
 
     async def request(self, request: Request, kind: type[R], version: int | None = None) -> R:
         """Send a request and wait for its response."""
@@ -68,6 +84,13 @@ class Client:
         """Whether the broker closes the connection without sending anything else."""
         async with asyncio.timeout(DEADLINE_S):
             return await self._reader.read() == b""
+
+    async def is_gone(self) -> bool:
+        """Whether the broker closes the connection, after anything that it sends."""
+        async with asyncio.timeout(DEADLINE_S):
+            with contextlib.suppress(ConnectionError):
+                await self._reader.read()
+        return True
 
     def close(self) -> None:
         self._writer.close()

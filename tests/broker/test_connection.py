@@ -53,6 +53,9 @@ class FakeHandler:
     def responses_sent(self, requests: Sequence[RequestContext]) -> None:
         self.sent += len(requests)
 
+    def session_expired(self, connection: Connection) -> None:
+        raise AssertionError(connection)
+
     def malformed_frame(self, connection: Connection, error: WireError) -> None:
         self.errors.append(error)
 
@@ -209,5 +212,19 @@ def test_malformed_frame_behind_a_waiting_request() -> None:
         async with asyncio.timeout(DEADLINE_S):
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             await reader.readexactly(size)
+
+    _with_server({}, scenario)
+
+
+def test_request_names_host_principal_and_listener() -> None:
+    async def scenario(handler: FakeHandler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_request(1))
+        await handler.until(lambda: len(handler.requests) == 1)
+        (context,) = handler.requests
+        assert (context.host, context.principal, context.listener_name) == (
+            "/127.0.0.1",
+            "User:ANONYMOUS",
+            "PLAINTEXT",
+        )
 
     _with_server({}, scenario)

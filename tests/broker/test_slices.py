@@ -1,6 +1,8 @@
 """Long work runs in slices, and other callbacks of the loop run in between."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +58,40 @@ def test_short_work_is_done_at_once() -> None:
         assert log == ["short"]
 
     asyncio.run(run())
+
+
+class CallFailed(Exception):
+    """The failure of a call in the thread; `failures` has a weak reference to it."""
+
+    def __init__(self, failures: "list[weakref.ref[CallFailed]]") -> None:
+        failures.append(weakref.ref(self))
+
+
+@pytest.mark.parametrize("is_handled", [True, False])
+def test_failed_call_leaves_no_reference_cycle(is_handled: bool) -> None:
+    failures: list[weakref.ref[CallFailed]] = []
+
+    def fail() -> None:
+        raise CallFailed(failures)
+
+    def work() -> Sliced[None]:
+        try:
+            yield fail
+        except CallFailed:
+            if not is_handled:
+                raise
+
+    async def run() -> None:
+        _slices(FakeClock()).run(work(), lambda _: None)
+        async with asyncio.timeout(20):
+            while not failures or failures[0]() is not None:
+                await asyncio.sleep(0.001)
+
+    gc.disable()
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
 
 
 def test_other_callbacks_run_between_slices() -> None:

@@ -62,6 +62,27 @@ def test_heartbeat_that_arrives_during_a_long_callback_counts(tmp_path: Path) ->
     _with_uvloop(tmp_path, scenario)
 
 
+def test_heartbeat_on_a_connection_that_is_made_during_a_stall_counts(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        members = [
+            await asyncio.to_thread(BlockingMember, server.port, f"g{number}", SESSION_MS) for number in range(3)
+        ]
+
+        def stall() -> None:
+            for member in members:
+                member.reconnect()
+                member.send_heartbeat()
+            time.sleep(STALL_S)  # the fault
+
+        server.broker.loop.call_soon(stall)
+        await asyncio.sleep(0)
+        assert [await asyncio.to_thread(member.heartbeat_error) for member in members] == [Error.NONE] * 3
+        for member in members:
+            member.close()
+
+    _with_uvloop(tmp_path, scenario)
+
+
 def test_heartbeats_that_arrive_while_the_process_is_stopped_count(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
         members = [BlockingMember(broker.port, f"g{number}", 3_000) for number in range(5)]

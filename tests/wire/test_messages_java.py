@@ -14,7 +14,7 @@ from tests.java import needs_jars
 from tests.wire.message_oracle import MessageOracle, kafka_json
 from tests.wire.samples import random_message
 
-pytestmark = [pytest.mark.java, needs_jars]
+pytestmark = [pytest.mark.java, needs_jars, pytest.mark.xdist_group("message_oracle")]  # one JVM
 SAMPLES = 12
 
 

@@ -15,8 +15,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from slackwater.broker.authentication.scram_credentials import ScramCredentials
+from slackwater.broker.authorization import create_authorizer
 from slackwater.broker.config import Settings, dynamic_config
-from slackwater.broker.config.listeners import advertised_address
 from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.fetching.delayed_fetches import DelayedFetches
 from slackwater.broker.fetching.sessions import FetchSessions
@@ -33,11 +34,15 @@ from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.producer_ids import ProducerIds
 from slackwater.broker.storage.topics import KEEP_RECORDS, Topic, Topics, remove_directories
 from slackwater.clock import Clock
+from slackwater.escaping import get_logger
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.security.acls import CLUSTER_NAME, OPERATIONS, AclOperation, AclResourceType
+from slackwater.wire.schema import Response
 
+log = get_logger("slackwater.broker")
 _MINUTE_MS: Final = 60_000
 MAX_DELETED_TOPICS: Final = 1_000
 
@@ -66,9 +71,11 @@ class Broker:
         self.slices = Slices(loop, in_thread)
         self.node_id = directory.node_id
         self.cluster_id = directory.cluster_id
-        self.advertised = advertised_address(settings.text("advertised.listeners"))
+        self.advertised: dict[str, tuple[str, int]] = {}  # addresses for clients, by the name of the listener
         self.apis = SUPPORTED_APIS
+        self.credentials = ScramCredentials(directory.path)
         self.metrics = Metrics()
+        self.authorizer = create_authorizer(directory.path, settings)
         self.topics = Topics(
             directory.path,
             settings,
@@ -146,8 +153,36 @@ class Broker:
         self.durability.flush_pending()
 
     def address(self, context: RequestContext) -> tuple[str, int]:
-        """Return the advertised address, or else the address that the client connected to."""
-        return self.advertised or context.connection.listener
+        """Return the advertised address of the client's listener, or else the address that it connected to."""
+        return self.advertised.get(context.listener_name) or context.connection.local_address
+
+    def allows(self, context: RequestContext, operation: AclOperation, resource: AclResourceType, name: str) -> bool:
+        """Whether the client may perform an operation; without an authorizer it may perform all."""
+        authorizer = self.authorizer
+        return authorizer is None or authorizer.allows(context.principal, context.host, operation, resource, name)
+
+    def allows_cluster(self, context: RequestContext, operation: AclOperation) -> bool:
+        """Whether the client may perform an operation on the cluster."""
+        return self.authorizer is None or self.allows(context, operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allows_idempotent_writes(self, context: RequestContext) -> bool:
+        """Whether the client may write to any topic: since KIP-679 that is enough for a producer id."""
+        return self.allows_cluster(context, AclOperation.IDEMPOTENT_WRITE) or (
+            self.authorizer is not None
+            and self.authorizer.allows_any(context.principal, context.host, AclOperation.WRITE, AclResourceType.TOPIC)
+        )
+
+    def authorized_operations(self, context: RequestContext, resource: AclResourceType, name: str) -> int:
+        """Return the client's operations on a resource as Kafka sends them: bit n is the operation with number n."""
+        return sum(
+            1 << operation for operation in OPERATIONS[resource] if self.allows(context, operation, resource, name)
+        )
+
+    def authorized_cluster_operations(self, context: RequestContext) -> int:
+        """Return the client's operations on the cluster; 0 if it may not describe the cluster, as in Kafka."""
+        if not self.allows_cluster(context, AclOperation.DESCRIBE):
+            return 0
+        return self.authorized_operations(context, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def create_offsets_topic(self, own: Mapping[str, str] | None = None) -> Topic:
         """Create `__consumer_offsets`; `own` overrides its default settings."""
@@ -194,6 +229,24 @@ class Broker:
     def connection_closed(self, connection: Connection) -> None:
         """Drop the waiting fetch of a closed connection."""
         self.delayed_fetches.drop(connection)
+
+    def authentication_failed(self, host: str, reason: str) -> None:
+        """Count and log a failed authentication."""
+        self.metrics.failed_authentications += 1
+        log.info("Failed authentication with %s (%s)", host, reason)
+
+    def fail_authentication(
+        self, context: RequestContext, response: Response | None, reason: str, delay_s: float
+    ) -> None:
+        """Send the response to a failed re-authentication, if there is one, after a delay; close the connection."""
+        self.authentication_failed(context.host, reason)
+
+        def send() -> None:
+            if response is not None:
+                context.respond(response)
+            context.connection.close()
+
+        self.loop.call_later(delay_s, send)
 
     def close(self, *, clean: bool) -> None:
         """Close the logs and the directory; `clean=False` leaves the state that a killed process leaves."""

@@ -16,17 +16,24 @@ Invariants:
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 from time import monotonic
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from slackwater.broker.request_memory import MIN_HELD_BYTES, RequestMemory
-from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE
+from slackwater.broker.response_writer import ResponsePiece, ResponseWriter, has_ranges
+from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from slackwater.wire.encoder_generator import Piece
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import LARGE_FRAME_BYTES, FrameReader
 from slackwater.wire.request_response import RequestHeader, decode_request, encode_response, response_pieces
 from slackwater.wire.schema import Request, Response
 
+if TYPE_CHECKING:
+    from slackwater.broker.authentication.sasl import SaslAuthentication
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a connection without authentication, as in Kafka."""
 MAX_UNSENT_BYTES: Final = 1024 * 1024
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 MAX_BYTES_WITHOUT_RECORDS: Final = 16 * 1024 * 1024
@@ -35,6 +42,7 @@ MIN_LARGE_BYTES: Final = 1_000
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
 
 
+_RENEWAL: Final = frozenset(api.key.to_bytes(2, "big") for api in (SASL_HANDSHAKE, SASL_AUTHENTICATE))
 _PRODUCE: Final = PRODUCE.key.to_bytes(2, "big")
 
 
@@ -53,6 +61,16 @@ class RequestContext:
     def host(self) -> str:
         """The client's address as Kafka shows it."""
         return self.connection.host
+
+    @property
+    def principal(self) -> str:
+        """Who sends the request, for example "User:alice"."""
+        return self.connection.principal
+
+    @property
+    def listener_name(self) -> str:
+        """The name of the listener that the client connected to."""
+        return self.connection.listener_name
 
     def respond(self, response: Response) -> None:
         """Encode and send the response."""
@@ -105,6 +123,10 @@ class ConnectionHandler(Protocol):
         """Count responses that leave now."""
         ...
 
+    def session_expired(self, connection: "Connection") -> None:
+        """Count and log a client that has not authenticated again in time."""
+        ...
+
     def malformed_frame(self, connection: "Connection", error: WireError) -> None:
         """Count and log a frame that cannot be decoded."""
         ...
@@ -113,8 +135,12 @@ class ConnectionHandler(Protocol):
 class Connection(asyncio.Protocol):
     """The server side of one socket."""
 
-    def __init__(self, handler: ConnectionHandler) -> None:
+    def __init__(
+        self, handler: ConnectionHandler, listener_name: str = "PLAINTEXT", principal: str = ANONYMOUS
+    ) -> None:
         self._handler = handler
+        self.listener_name = listener_name
+        self.principal = principal
         self._frames = FrameReader(handler.max_request_bytes)
         self._queue: deque[bytes] = deque()  # frames of requests that have not started
         self._queued_bytes = 0
@@ -125,18 +151,25 @@ class Connection(asyncio.Protocol):
         self._last_api = b""  # API key of the request that started last
         self._unsent_bytes = 0  # of responses
         self._transport: asyncio.Transport | None = None
+        self._writer: ResponseWriter | None = None  # created when it is needed first
         self._is_flush_scheduled = False
         self._is_closing = False
         self._is_reading = True
-        self.is_write_blocked = False  # the client does not read its responses
         self.last_received_at = 0.0
         self.host = ""
-        self.listener: tuple[str, int] = ("", 0)  # the local address that the client connected to
+        self.session_ends_at = inf  # only a client that authenticates again may continue
+        self.authentication: SaslAuthentication | None = None  # of a client that has used SASL
+        self.local_address: tuple[str, int] = ("", 0)  # that the client connected to
 
     @property
     def is_closing(self) -> bool:
         """Whether the connection is closed or closes after its last response."""
         return self._is_closing
+
+    @property
+    def is_write_blocked(self) -> bool:
+        """Whether the client has not read its responses."""
+        return self._writer is not None and self._writer.is_blocked
 
     @property
     def pending_requests(self) -> int:
@@ -148,7 +181,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's class is not a subclass
         peer = transport.get_extra_info("peername")
         self.host = f"/{peer[0]}" if peer else "/"
-        self.listener = (transport.get_extra_info("sockname") or ("", 0))[:2]
+        self.local_address = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self.last_received_at = monotonic()
         if not self._handler.connection_opened(self):
             self.abort()
@@ -156,7 +189,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop all requests; later responses are discarded (asyncio callback)."""
         self._is_closing = True
-        self._transport = None
+        self._transport = self._writer = None
         self._queue.clear()
         self._in_progress.clear()
         self._handler.request_memory.hold(self, 0)
@@ -199,6 +232,10 @@ class Connection(asyncio.Protocol):
             api = bytes(frame[:2])
             if self._without_response and (api != self._last_api or api not in PIPELINED):
                 break
+            if self.last_received_at > self.session_ends_at and api not in _RENEWAL:
+                self._handler.session_expired(self)
+                self.close()
+                return
             if self.is_write_blocked or self._unsent_bytes > MAX_UNSENT_BYTES:
                 break
             queue.popleft()
@@ -244,7 +281,7 @@ class Connection(asyncio.Protocol):
         self._is_flush_scheduled = False
         in_progress = self._in_progress
         completed: list[RequestContext] = []
-        pieces: list[Piece] = []
+        pieces: list[ResponsePiece] = []
         while in_progress and (response := in_progress[0].response) is not None:
             completed.append(in_progress.popleft())
             if isinstance(response, list):
@@ -255,7 +292,14 @@ class Connection(asyncio.Protocol):
             self._handler.responses_sent(completed)
             self._unsent_bytes -= sum(map(len, pieces))
             if self._transport is not None and pieces:
-                self._transport.writelines(pieces)
+                if self._writer is None and has_ranges(pieces):
+                    self._writer = ResponseWriter(self._transport)
+                if self._writer is None:
+                    self._transport.writelines(cast("list[Piece]", pieces))
+                else:
+                    self._writer.write(pieces)
+        if self._writer is not None and self._writer.has_waiting:
+            self._send_waiting(self._writer)
         if not in_progress:
             self._processed_bytes = 0
         if self._queue:
@@ -263,14 +307,26 @@ class Connection(asyncio.Protocol):
         elif not self._is_reading or self._held_bytes:
             self._pause_or_resume_reading()
 
+    def _send_waiting(self, writer: ResponseWriter) -> None:
+        """Send records of files; continue when the socket is writable, or in the next iteration."""
+        if writer.send() and not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._handler.flush_later(self)
+        if self._is_closing and self._transport is not None and not writer.has_waiting:
+            self._transport.close()
+
     def pause_writing(self) -> None:
         """Stop reading from a client that does not read its responses (asyncio callback)."""
-        self.is_write_blocked = True
+        if self._writer is None and self._transport is not None:
+            self._writer = ResponseWriter(self._transport)
+        if self._writer is not None:
+            self._writer.is_paused = True
         self._pause_or_resume_reading()
 
     def resume_writing(self) -> None:
         """Continue with a client that reads its responses again (asyncio callback)."""
-        self.is_write_blocked = False
+        if self._writer is not None:
+            self._writer.is_paused = False
         self.last_received_at = monotonic()
         self.flush()
 
@@ -310,7 +366,7 @@ class Connection(asyncio.Protocol):
         self._is_closing = True
         self._queue.clear()
         self.flush()
-        if self._transport is not None:
+        if self._transport is not None and not (self._writer and self._writer.has_waiting):
             self._transport.close()
 
     def abort(self) -> None:

@@ -36,6 +36,7 @@ class Metrics:
         self.events: dict[tuple[str, str], int] = {}  # by kind and trigger; "" if there is no trigger
         self.rebalance_seconds = 0.0  # of all completed rebalances
         self.malformed = 0
+        self.failed_authentications = 0
         self.connections = 0
         self.connections_refused = 0
 

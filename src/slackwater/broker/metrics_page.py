@@ -147,6 +147,11 @@ class BrokerCollector(Collector):
                 metrics.connections_refused,
             ),
             ("slackwater_malformed_frames", "Connections closed because of a malformed frame.", metrics.malformed),
+            (
+                "slackwater_failed_authentications",
+                "Connections closed because their authentication failed.",
+                metrics.failed_authentications,
+            ),
         ):
             yield CounterMetricFamily(name, text, value)
 

@@ -8,6 +8,7 @@ Invariants:
 
 import errno
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,6 +16,14 @@ from typing import TYPE_CHECKING
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
+from slackwater.broker.config.listeners import (
+    DEFAULT_ADDRESS,
+    DEFAULT_NAME,
+    Endpoint,
+    authenticates,
+    configured_endpoints,
+    plaintext_endpoint,
+)
 from slackwater.broker.server import Server
 from slackwater.clock import Clock
 from slackwater.escaping import get_logger
@@ -30,13 +39,32 @@ log = get_logger("slackwater.broker")
 
 @dataclass(slots=True, kw_only=True)
 class BrokerOptions:
-    """The options of a broker; port 0 takes a free port, and `metrics=None` disables the metrics page."""
+    """The options of a broker; port 0 takes a free port, and `metrics=None` disables the metrics page.
+
+    `listen` is the address of a broker without the setting `listeners`.
+    """
 
     directory: Path
     settings: Settings
-    listen: Address
+    listen: Address = DEFAULT_ADDRESS
+    allow_anonymous: bool = False  # on addresses that other machines reach
     metrics: Address | None = None
     group_clock: Clock | None = None
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return the listeners; raise `UsageError` if anonymous clients of other machines would reach one."""
+        if self.settings.text("listeners"):
+            endpoints = configured_endpoints(self.settings)
+        else:
+            endpoints = (plaintext_endpoint(self.settings, *self.listen),)
+        for endpoint in endpoints:
+            if not (self.allow_anonymous or is_loopback(endpoint.host) or authenticates(endpoint, self.settings)):
+                raise UsageError(
+                    f"{show_address(endpoint.host, endpoint.port)} is reachable from other machines, and the listener "
+                    f"{endpoint.name} does not authenticate clients. Use SASL or client certificates, an address of "
+                    "127.0.0.1, or --allow-anonymous."
+                )
+        return endpoints
 
 
 @dataclass(slots=True)
@@ -56,6 +84,7 @@ class RunningBroker:
 
 async def start_broker(options: BrokerOptions) -> RunningBroker:
     """Start a broker on the current event loop."""
+    endpoints = options.endpoints()
     try:
         server = Server(options.directory, options.settings, group_clock=options.group_clock)
     except OSError as error:
@@ -75,7 +104,7 @@ async def start_broker(options: BrokerOptions) -> RunningBroker:
         ) from error
     running = RunningBroker(server)
     try:
-        await server.start(*options.listen)
+        await server.listen(endpoints)
         if options.metrics is not None:
             # prometheus_client is imported only if the metrics page is enabled.
             from slackwater.broker.metrics_page import MetricsPage
@@ -89,7 +118,7 @@ async def start_broker(options: BrokerOptions) -> RunningBroker:
     if options.settings.ignored:
         log.warning("Ignored Kafka settings that have no effect here: %s.", ", ".join(options.settings.ignored))
     _log_loaded_data(server.broker)
-    _log_addresses(options, running)
+    _log_addresses(endpoints, options, running)
     return running
 
 
@@ -109,17 +138,29 @@ def _log_loaded_data(broker: Broker) -> None:
     )
 
 
-def _log_addresses(options: BrokerOptions, running: RunningBroker) -> None:
-    listening = [("clients", options.listen[0], running.server.port)]
-    if running.page is not None and options.metrics is not None:
-        listening.append(("metrics", options.metrics[0], running.page.port))
-    for purpose, host, port in listening:
-        log.info("Listening on %s for %s.", show_address(host, port), purpose)
-        if not is_loopback(host):
+def _log_addresses(endpoints: Sequence[Endpoint], options: BrokerOptions, running: RunningBroker) -> None:
+    ports = running.server.ports
+    for endpoint in endpoints:
+        address = show_address(endpoint.host, ports[endpoint.name])
+        log.info("Listening on %s for clients%s.", address, _kind(endpoint))
+        if is_loopback(endpoint.host):
+            continue
+        if not authenticates(endpoint, options.settings):
             log.warning(
-                "%s is reachable from other machines without authentication: every client has full access.",
-                show_address(host, port),
+                "%s is reachable from other machines without authentication: every client has full access.", address
             )
+        elif not endpoint.protocol.has_tls:
+            log.warning("%s is reachable from other machines without encryption.", address)
+    if running.page is not None and options.metrics is not None:
+        address = show_address(options.metrics[0], running.page.port)
+        log.info("Listening on %s for metrics.", address)
+        if not is_loopback(options.metrics[0]):
+            log.warning("%s is reachable from other machines without authentication: it shows all metrics.", address)
+
+
+def _kind(endpoint: Endpoint) -> str:
+    is_default = endpoint.name == endpoint.protocol.value == DEFAULT_NAME
+    return "" if is_default else f", listener {endpoint.name} with {endpoint.protocol.value}"
 
 
 def show_address(host: str, port: int) -> str:

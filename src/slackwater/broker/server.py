@@ -19,30 +19,40 @@ import os
 import resource
 import socket
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
+from slackwater.broker.config.listeners import Endpoint, host_limits, plaintext_endpoint
 from slackwater.broker.connection import Connection, RequestContext
 from slackwater.broker.handlers import SUPPORTED_APIS, Handler, load
 from slackwater.broker.handlers.handler import respond_failed
-from slackwater.broker.large_requests import PartialHandling, find_split
 from slackwater.broker.maintenance import Maintenance
 from slackwater.broker.request_memory import RequestMemory
+from slackwater.broker.split_requests import PartialHandling, find_split
 from slackwater.broker.storage.directory import DataDirectory
 from slackwater.clock import AnchoredClock, Clock, ManualClock, WallClock
 from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
+from slackwater.security.protocols import SecurityProtocol
 from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Request
+
+if TYPE_CHECKING:
+    from slackwater.broker.authentication.pending import PendingConnection
+    from slackwater.broker.authentication.tls_listener import TlsListener
 
 log = get_logger("slackwater.broker")
 BACKLOG: Final = 4096
 _LATE_S: Final = 0.05
+# A client may connect during a stall: its connection is accepted in one iteration and read in a later one.
+_MIN_LATE_ITERATIONS: Final = 4
 _MAX_LATE_ITERATIONS: Final = 20
 
 
@@ -62,10 +72,12 @@ class Server:
         self._group_clock = group_clock or AnchoredClock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slackwater-disk")
         self._connections: set[Connection] = set()
+        self._pending: set[PendingConnection] = set()  # not authenticated yet
+        self._by_host: Counter[str] = Counter()  # connections, also pending ones
         self._to_flush: list[Connection] = []  # connections with responses to send at the end of the iteration
         self._is_flush_scheduled = False
         self._group_timer: asyncio.TimerHandle | None = None
-        self._server: asyncio.Server | None = None
+        self._listeners: dict[str, asyncio.Server | TlsListener] = {}
         self._is_stopping = False
         self.handlers: dict[int, Handler] = {}  # loaded on first use; a test may replace one to inject a fault
         self._apis = {api.key: api for api in SUPPORTED_APIS}
@@ -73,6 +85,7 @@ class Server:
         self.max_queued_requests = settings.number("queued.max.requests")
         self.request_memory = RequestMemory(self._loop, settings.number("queued.max.request.bytes"))
         self.settings = settings
+        self._host_limits = host_limits(settings)
         raise_open_files_limit()  # the logs of a directory may need more descriptors than the default limit
         opened = DataDirectory.open(directory, new_cluster_id(), settings.number("node.id"))
         try:
@@ -96,24 +109,67 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port of the listening socket."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        """The port of the first listener."""
+        return next(iter(self.ports.values()))
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports of all listeners, by name."""
+        return {name: listener.sockets[0].getsockname()[1] for name, listener in self._listeners.items()}
 
     @property
     def connections(self) -> int:
         """The number of open connections."""
         return len(self._connections)
 
+    @property
+    def principals(self) -> list[str]:
+        """The principals of the open connections."""
+        return [connection.principal for connection in self._connections]
+
+    @property
+    def pending_connections(self) -> int:
+        """The number of connections that are not authenticated yet."""
+        return len(self._pending)
+
     async def start(self, host: str, port: int) -> None:
+        """Listen for clients on one address, without security."""
+        await self.listen((plaintext_endpoint(self.settings, host, port),))
+
+    async def listen(self, endpoints: Sequence[Endpoint]) -> None:
         """Listen for clients."""
-        try:
-            self._server = await self._loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
-        except OSError as error:
-            await self.stop()
-            raise listen_error(host, port, error) from error
+        for endpoint in endpoints:
+            try:
+                self._listeners[endpoint.name] = await self._listen(endpoint)
+            except OSError as error:
+                await self.stop()
+                raise listen_error(endpoint.host, endpoint.port, error) from error
+            except UsageError:
+                await self.stop()
+                raise
+            if endpoint.advertised is not None:
+                self.broker.advertised[endpoint.name] = endpoint.advertised
         self._maintenance.start()
+
+    async def _listen(self, endpoint: Endpoint) -> "asyncio.Server | TlsListener":
+        host, port = endpoint.host, endpoint.port
+        if endpoint.protocol is SecurityProtocol.PLAINTEXT:
+            return await self._loop.create_server(partial(Connection, self, endpoint.name), host, port, backlog=BACKLOG)
+        # Imported only where it is needed, because importing it makes the start slower.
+        from slackwater.broker.authentication.listener import ListenerSecurity
+        from slackwater.broker.authentication.pending import PendingConnection
+        from slackwater.broker.authentication.tls_listener import TlsListener
+
+        security = ListenerSecurity(
+            endpoint, self.settings, self.broker.credentials, apis=self.broker.apis, wall_ms=self._clock.now_ms
+        )
+        if not endpoint.protocol.has_tls:
+            return await self._loop.create_server(
+                partial(PendingConnection, self, security), host, port, backlog=BACKLOG
+            )
+        listener = TlsListener(self, security)
+        await listener.open(BACKLOG)
+        return listener
 
     async def stop(self, *, clean: bool = True) -> None:
         """Stop; `clean=False` leaves the state that a killed process leaves."""
@@ -121,13 +177,15 @@ class Server:
             return
         self._is_stopping = True
         self._maintenance.stop()
-        if self._server is not None:
-            self._server.close()
+        for listener in self._listeners.values():
+            listener.close()
         if self._group_timer is not None:
             self._group_timer.cancel()
         self.broker.slices.stop()
         if clean:
             self._flush()
+            for pending in list(self._pending):
+                pending.abort()
             for connection in list(self._connections):
                 connection.close()
         else:
@@ -142,6 +200,8 @@ class Server:
 
     def abort_connections(self) -> None:
         """Close every connection now; unsent responses are lost."""
+        for pending in list(self._pending):
+            pending.abort()
         for connection in list(self._connections):
             connection.abort()
 
@@ -150,17 +210,49 @@ class Server:
     def connection_opened(self, connection: Connection) -> bool:
         """Register a new connection; False if there are too many."""
         self._connections.add(connection)
-        metrics = self.broker.metrics
-        metrics.connections += 1
-        if len(self._connections) > self.settings.number("max.connections") or self._is_stopping:
-            metrics.connections_refused += 1
-            return False
-        return True
+        self.broker.metrics.connections += 1
+        return self._admit(connection.host)
 
     def connection_closed(self, connection: Connection) -> None:
         """Remove a connection."""
         self._connections.discard(connection)
+        self._release(connection.host)
         self.broker.connection_closed(connection)
+
+    def pending_opened(self, connection: "PendingConnection") -> bool:
+        """Register a connection that is not authenticated yet; False if there are too many."""
+        self._pending.add(connection)
+        return self._admit(connection.host)
+
+    def pending_closed(self, connection: "PendingConnection") -> None:
+        """Remove a connection that is closed or authenticated."""
+        self._pending.discard(connection)
+        self._release(connection.host)
+
+    def _admit(self, host: str) -> bool:
+        self._by_host[host] += 1
+        is_full = len(self._connections) + len(self._pending) > self.settings.number("max.connections")
+        if is_full or self._by_host[host] > self._max_of_host(host) or self._is_stopping:
+            self.broker.metrics.connections_refused += 1
+            return False
+        return True
+
+    def _release(self, host: str) -> None:
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+    def _max_of_host(self, host: str) -> int:
+        limit = self._host_limits.get(host.removeprefix("/"))
+        return self.settings.number("max.connections.per.ip") if limit is None else limit
+
+    def authentication_failed(self, connection: "PendingConnection", reason: str) -> None:
+        """Count and log a failed authentication."""
+        self.broker.authentication_failed(connection.host, reason)
+
+    def session_expired(self, connection: Connection) -> None:
+        """Count and log a client that has not authenticated again in time."""
+        self.broker.authentication_failed(connection.host, "the session has ended without a re-authentication")
 
     def handle(self, context: RequestContext, request: Request) -> None:
         """Pass a request to the handler of its API."""
@@ -207,7 +299,7 @@ class Server:
 
     def _flush(self) -> None:
         """Write the pending appends, then send the responses that they allow."""
-        self._is_flush_scheduled = True  # `flush_pending` needs no second iteration for what it causes
+        self._is_flush_scheduled = True  # callbacks of `flush_pending` must not schedule another flush
         try:
             self.broker.flush_pending()
         except Exception:
@@ -244,9 +336,10 @@ class Server:
     def after_reading(self, work: Callable[[], object]) -> None:
         """Call `work` after every socket has been read that has data now.
 
-        After a stall (a suspended process, a long callback) timers are due whose requests wait in the sockets: the
-        heartbeats of members, for example. The loop fires timers before it reads, so `work` waits for one complete
-        iteration, and for another one as long as reading takes so long that more data may have arrived.
+        After a stall (a suspended process, a long callback), timers are due although the requests that would extend
+        them, such as heartbeats, are still unread in the sockets. The loop fires timers before it reads, so `work`
+        waits for some complete iterations, and for another one as long as reading takes so long that more data may
+        have arrived.
         """
 
         def wait(iterations: int) -> None:
@@ -254,7 +347,8 @@ class Server:
             self._loop.call_soon(read, iterations, monotonic())
 
         def read(iterations: int, since: float) -> None:
-            if monotonic() - since > _LATE_S and iterations < _MAX_LATE_ITERATIONS:
+            is_late = monotonic() - since > _LATE_S and iterations < _MAX_LATE_ITERATIONS
+            if is_late or iterations < _MIN_LATE_ITERATIONS:
                 wait(iterations + 1)
             elif not self._is_stopping:
                 work()

@@ -1,12 +1,12 @@
 """Long work on the event loop, in slices, so that the loop reads the sockets in between.
 
-Work is a generator. It yields None where it may be interrupted, at least every few milliseconds, and it yields a
-function to have it called in a thread and to get its result.
+Work is a generator. It yields None where it may be interrupted, at least every few milliseconds. It yields a function,
+which is called in a thread; the generator receives the result.
 
 Invariants:
 - All work together takes at most `SLICE_S` of one iteration of the event loop.
-- Only one piece of work at a time has the result of a thread call, which may be large. It gives way to the next with
-  its next call.
+- Only one piece of work at a time has the result of a thread call, which may be large. When it makes its next call, the
+  next piece of work gets the thread.
 - Work starts at once if there is time left in this iteration, so short work takes no extra iteration. Otherwise it
   waits; waiting work takes turns.
 """
@@ -111,14 +111,14 @@ class Slices:
     def _continue(self, work: "_Work") -> bool:
         """Continue work until it is done, waits for the thread, or the slice ends; returns whether it is done."""
         send = work.generator.send
+        result, work.result = work.result, None
         try:
-            if isinstance(work.result, Exception):
-                function = work.generator.throw(work.result)
+            if isinstance(result, Exception):
+                function = work.generator.throw(result)
             else:
-                function = send(work.result)
+                function = send(result)
             while function is None:
                 if self._now() > self._deadline:
-                    work.result = None
                     self._waiting.append(work)
                     return False
                 function = send(None)
@@ -129,7 +129,10 @@ class Slices:
             self._end(work)
             work.on_error(error)
             return True
-        work.result = None
+        finally:
+            # An exception refers to this frame and to that of `call`. With a reference back, only the garbage collector
+            # would free the memory that the failed call used.
+            result = None
         self._calls.append((work, function))
         self._end(work)
         return False

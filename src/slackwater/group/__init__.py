@@ -1,6 +1,6 @@
 """Consumer groups without I/O: no sockets, no clock, no threads, no logging, no randomness.
 
-Numbers such as JG-08 or CO-06, here and in the whole source, are the facts of `docs/kafka-behaviours.md`: each one
+Numbers such as JG-08 or CO-06, here and in the whole source, are ids of facts in `docs/kafka-behaviours.md`: each one
 states a behaviour of Kafka's broker or client. The letters name the subject: JG is JoinGroup, SG SyncGroup, HB
 heartbeats, ST group states, CL the client, and so on. A test marked `proves("JG-08")` proves that fact.
 

@@ -4,6 +4,7 @@
     ├── UsageError          a wrong setting or argument of the caller
     ├── PeerError           invalid bytes or an invalid response of the other side
     └── BrokerError         an error code in a broker's response, one member of `Error`
+        └── AuthorizationError  an ACL is missing: for a topic, a group, the cluster, a transactional id
 
 Invariants:
 - Codes and names are Kafka's. An unknown code reads as UNKNOWN_SERVER_ERROR.
@@ -11,7 +12,7 @@ Invariants:
 """
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 
 class Error(IntEnum):
@@ -213,7 +214,15 @@ class PeerError(SlackwaterError):
 
 
 class BrokerError(SlackwaterError):
-    """A broker responded with an error code."""
+    """A broker responded with an error code.
+
+    The error of an authorization is an `AuthorizationError`, also if it is made as `BrokerError(error)`.
+    """
+
+    def __new__(cls, *arguments: Any, **_more: Any) -> "BrokerError":
+        """Choose the class of an authorization error."""
+        chosen = _AUTHORIZATION_CLASSES.get(arguments[0]) if cls is BrokerError and arguments else None
+        return super().__new__(chosen or cls, *arguments)
 
     def __init__(self, error: Error, message: str = "") -> None:
         super().__init__(message or error.name)
@@ -223,3 +232,31 @@ class BrokerError(SlackwaterError):
     def retriable(self) -> bool:
         """Whether sending the same request again may succeed."""
         return self.error.retriable
+
+
+class AuthorizationError(BrokerError):
+    """The principal of this client has no ACL that allows the operation."""
+
+
+class TopicAuthorizationError(AuthorizationError):
+    """An operation on a topic is not allowed."""
+
+
+class GroupAuthorizationError(AuthorizationError):
+    """An operation on a consumer group is not allowed."""
+
+
+class ClusterAuthorizationError(AuthorizationError):
+    """An operation on the cluster is not allowed."""
+
+
+class TransactionalIdAuthorizationError(AuthorizationError):
+    """An operation on a transactional id is not allowed."""
+
+
+_AUTHORIZATION_CLASSES: Final[dict[Error, type[AuthorizationError]]] = {
+    Error.TOPIC_AUTHORIZATION_FAILED: TopicAuthorizationError,
+    Error.GROUP_AUTHORIZATION_FAILED: GroupAuthorizationError,
+    Error.CLUSTER_AUTHORIZATION_FAILED: ClusterAuthorizationError,
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TransactionalIdAuthorizationError,
+}

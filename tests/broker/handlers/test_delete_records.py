@@ -1,10 +1,13 @@
 """DeleteRecords: the log start offset moves, and earlier records cannot be read."""
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from slackwater.broker.server import Server
+from slackwater.broker.slices import SLICE_S
 from slackwater.group.errors import Error
 from slackwater.wire.apis import DELETE_RECORDS
 from slackwater.wire.messages.delete_records import (
@@ -58,5 +61,35 @@ def test_invalid_deletions_are_rejected(tmp_path: Path) -> None:
         assert await delete(client, "gone", 0) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
         assert await delete(client, "compact", 0) == (Error.POLICY_VIOLATION, -1)
         assert await delete(client, "__consumer_offsets", 0) == (Error.INVALID_TOPIC_EXCEPTION, -1)
+
+    with_server(tmp_path, scenario)
+
+
+def test_many_partitions_are_handled_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions, iterations = 30, 0
+
+    async def scenario(server: Server) -> None:
+        nonlocal iterations
+        server.broker.topics.create("t", partitions)
+        client = await Client.connect(server)
+        for index in range(partitions):
+            await send(client, "t", index, b"v")
+
+        def sync(_: int) -> None:
+            time.sleep(SLICE_S)  # the fault: a slow disk
+
+        def count() -> None:
+            nonlocal iterations
+            iterations += 1
+            server.broker.loop.call_soon(count)
+
+        count()
+        monkeypatch.setattr(os, "fsync", sync)
+        requested = [DeleteRecordsPartition(index, -1) for index in range(partitions)]
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("t", requested)])
+        before = iterations
+        response = await client.request(request, DeleteRecordsResponse)
+        assert [row.low_watermark for row in response.topics[0].partitions] == [1] * partitions
+        assert iterations - before >= partitions
 
     with_server(tmp_path, scenario)

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from slackwater.broker.authorization import NOT_REQUESTED
+from slackwater.security.acls import OPERATIONS, AclResourceType
 from tests.broker.quiet_broker import QuietBroker
 
 from .members import GROUP, join_stable_group
+
+GROUP_OPERATIONS = sum(1 << operation for operation in OPERATIONS[AclResourceType.GROUP])
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -30,12 +30,6 @@ from slackwater.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
-from slackwater.wire.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 from slackwater.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from slackwater.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -330,22 +324,6 @@ def test_quotas_can_only_be_removed(tmp_path: Path) -> None:
             request = AlterClientQuotasRequest([EntryData(entity, [OpData("producer_byte_rate", 1.0, remove)])])
             response = await client.request(request, AlterClientQuotasResponse)
             assert [(entry.error_code, entry.entity) for entry in response.entries] == [(error, entity)]
-        client.close()
-
-    with_server(tmp_path, scenario)
-
-
-def test_scram_credentials_are_not_stored(tmp_path: Path) -> None:
-    async def scenario(server: Server) -> None:
-        client = await Client.connect(server)
-        request = AlterUserScramCredentialsRequest(
-            [ScramCredentialDeletion("a", 1)], [ScramCredentialUpsertion("b", 1, 4096, b"salt", b"x" * 32)]
-        )
-        response = await client.request(request, AlterUserScramCredentialsResponse)
-        assert [(result.user, result.error_code) for result in response.results] == [
-            ("a", Error.RESOURCE_NOT_FOUND),
-            ("b", Error.UNSUPPORTED_SASL_MECHANISM),
-        ]
         client.close()
 
     with_server(tmp_path, scenario)

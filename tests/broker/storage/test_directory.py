@@ -1,6 +1,8 @@
 """Tests of the data directory of a broker."""
 
+import errno
 import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,17 +10,48 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.storage.directory import LOCK, META, DataDirectory
+from slackwater.broker.storage.log.files import with_checksum
 from slackwater.group.errors import UsageError
 
 
 def test_directory_keeps_its_cluster_id(tmp_path: Path) -> None:
     path = tmp_path / "new" / "data"
     DataDirectory.open(path, "first", 1).close(clean=True)
-    assert (path / META).read_text() == "#\ncluster.id=first\nnode.id=1\nversion=1\nslackwater.format=1\n"
+    text = "#\ncluster.id=first\nnode.id=1\nversion=1\nslackwater.format=1\n"
+    assert (path / META).read_text() == with_checksum(text)
     again = DataDirectory.open(path, "second", 1)
     assert (again.cluster_id, again.node_id, again.clean_shutdown) == ("first", 1, True)
     again.close(clean=False)
     assert not DataDirectory.open(path, "second", 1).clean_shutdown
+
+
+def test_file_without_checksum_gets_one(tmp_path: Path) -> None:
+    text = "#\ncluster.id=first\nnode.id=1\nversion=1\nslackwater.format=1\n"
+    (tmp_path / META).write_text(text)
+    directory = DataDirectory.open(tmp_path, "second", 1)
+    assert directory.cluster_id == "first"
+    assert (tmp_path / META).read_text() == with_checksum(text)
+    directory.close(clean=False)
+
+
+def test_every_bit_flip_in_the_values_is_refused(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, "first", 1).close(clean=True)
+    data = (tmp_path / META).read_bytes()
+    for bit in range(8 * data.index(b"crc32c")):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / META).write_bytes(damaged)
+        with pytest.raises(UsageError, match=r"meta\.properties is damaged: its checksum is wrong\. Restore it"):
+            DataDirectory.open(tmp_path, "second", 1)
+
+
+def test_full_disk_is_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mkdir(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(UsageError, match=r"No space left on device\. Free some space, or use a directory on another"):
+        DataDirectory.open(tmp_path / "data", "c", 1)
 
 
 def test_one_broker_at_a_time(tmp_path: Path) -> None:
@@ -92,7 +125,7 @@ def test_directory_of_earlier_version_is_upgraded(tmp_path: Path) -> None:
     directory = DataDirectory.open(tmp_path, "other", 1)
     assert directory.cluster_id == "c"
     directory.close(clean=True)
-    assert (tmp_path / META).read_text() == OLD_META + "slackwater.format=1\n"
+    assert (tmp_path / META).read_text() == with_checksum(OLD_META + "slackwater.format=1\n")
 
 
 def test_directory_of_newer_format_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from slackwater.broker.storage.log.files import with_checksum
 from slackwater.broker.storage.producer_ids import BLOCK, FILE, ProducerIds
 from slackwater.group.errors import UsageError
 
@@ -26,7 +27,23 @@ def test_block_is_on_disk_before_its_first_id(tmp_path: Path) -> None:
     ids = ProducerIds(tmp_path)
     assert not (tmp_path / FILE).exists()
     assert ids.allocate() == 0
-    assert (tmp_path / FILE).read_text() == f"{BLOCK}\n"
+    assert (tmp_path / FILE).read_text() == with_checksum(f"{BLOCK}\n")
+
+
+def test_file_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("7000\n")
+    assert ProducerIds(tmp_path).allocate() == 7000
+
+
+def test_every_bit_flip_prevents_the_start(tmp_path: Path) -> None:
+    ProducerIds(tmp_path).allocate()
+    data = (tmp_path / FILE).read_bytes()
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / FILE).write_bytes(damaged)
+        with pytest.raises(UsageError, match="does not contain the next producer id"):
+            ProducerIds(tmp_path)
 
 
 def test_failed_reservation_assigns_no_id(tmp_path: Path) -> None:

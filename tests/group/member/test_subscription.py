@@ -39,7 +39,7 @@ def test_pattern_matches_whole_names(subscription: SubscriptionState) -> None:
 
 
 def test_invalid_pattern_changes_nothing(subscription: SubscriptionState) -> None:
-    with pytest.raises(UsageError, match="is no regular expression"):
+    with pytest.raises(UsageError, match="is not a regular expression"):
         subscription.subscribe_pattern("a(", CLUSTER)
     assert subscription.type is SubscriptionType.NONE
 

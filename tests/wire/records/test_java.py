@@ -17,7 +17,7 @@ from tests.java import java, require_jars
 from .random_records import random_records
 from .transaction_markers import end_transaction_marker as marker
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.xdist_group("records_oracle")]  # one JVM
 
 OracleCall = Callable[[dict[str, object]], dict[str, object]]
 

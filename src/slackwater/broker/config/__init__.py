@@ -1,7 +1,7 @@
 """Broker and topic settings, under Kafka's names."""
 
 from slackwater.broker.config.broker import BROKER_SETTINGS
-from slackwater.broker.config.store import Settings, find_setting, parse_topic_settings, read_properties
+from slackwater.broker.config.store import Settings, find_setting, parse_topic_settings
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.settings import Setting, SettingType, Value, format_value
 
@@ -16,5 +16,4 @@ __all__ = [
     "find_setting",
     "format_value",
     "parse_topic_settings",
-    "read_properties",
 ]

@@ -3,26 +3,40 @@
 from dataclasses import replace
 from typing import Final
 
+from slackwater.broker.config.security import SECURITY_SETTINGS
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.settings import (
     MAX_INT,
     Setting,
-    SettingType,
     choice_setting,
     flag_setting,
     int_setting,
     long_setting,
+    text_setting,
 )
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 _BROKER_ONLY: Final = (
     int_setting("node.id", 1, "The id of this broker.", low=0),
-    Setting(
-        name="advertised.listeners",
-        kind=SettingType.LIST,
-        default=(),
-        doc="The address for clients; by default the address they connected to.",
+    text_setting("broker.rack", "", "The rack this broker is in."),
+    # authorization
+    choice_setting(
+        "authorizer.class.name",
+        "",
+        ("", STANDARD_AUTHORIZER),
+        "Kafka's StandardAuthorizer checks every request against the ACLs; empty: everybody may do everything.",
     ),
-    Setting(name="broker.rack", kind=SettingType.STRING, default="", doc="The rack this broker is in."),
+    text_setting(
+        "super.users",
+        "",
+        "Principals that may do everything, separated by semicolons: `User:admin;User:other`.",
+    ),
+    flag_setting(
+        "allow.everyone.if.no.acl.found",
+        False,
+        "Whether everybody may access a resource that no ACL matches.",
+    ),
     # topics
     flag_setting("auto.create.topics.enable", True, "Whether a request for an unknown topic creates it.", dynamic=True),
     flag_setting("delete.topic.enable", True, "Whether topics may be deleted."),
@@ -100,6 +114,8 @@ _BROKER_ONLY: Final = (
         low=1,
     ),
     int_setting("max.incremental.fetch.session.cache.slots", 1_000, "The maximum number of fetch sessions.", low=0),
+    # listeners
+    *SECURITY_SETTINGS,
 )
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = {setting.name: setting for setting in _BROKER_ONLY} | {

@@ -9,24 +9,35 @@ Invariants:
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from slackwater.broker.authentication.tls_context import build_context
 from slackwater.broker.broker import Broker
 from slackwater.broker.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     Setting,
+    Settings,
     SettingType,
     Value,
     dynamic_config,
     find_setting,
     loggers,
 )
-from slackwater.broker.config.resources import ResourceType
+from slackwater.broker.config.listeners import configured_endpoints
+from slackwater.broker.config.resources import ConfigResourceType
 from slackwater.broker.config.store import is_foreign
+from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import log_config
 from slackwater.group.errors import BrokerError, Error, UsageError
+from slackwater.security.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from slackwater.settings import format_value
+
+AUTHORIZATION_ERRORS: Final = (
+    Error.TOPIC_AUTHORIZATION_FAILED,
+    Error.GROUP_AUTHORIZATION_FAILED,
+    Error.CLUSTER_AUTHORIZATION_FAILED,
+)
 
 
 class ConfigOperation(IntEnum):
@@ -63,7 +74,25 @@ class ResourceResult(NamedTuple):
     message: str | None
 
 
-def alter_all(broker: Broker, targets: Sequence[ResourceChanges], *, validate_only: bool) -> list[ResourceResult]:
+def check_rights(
+    broker: Broker, context: RequestContext, operation: AclOperation, resource_type: int, name: str
+) -> None:
+    """Raise `BrokerError` unless the client may perform an operation on the settings of a resource."""
+    match resource_type:
+        case ConfigResourceType.TOPIC:
+            resource, error, kind = AclResourceType.TOPIC, Error.TOPIC_AUTHORIZATION_FAILED, "Topic"
+        case ConfigResourceType.GROUP:
+            resource, error, kind = AclResourceType.GROUP, Error.GROUP_AUTHORIZATION_FAILED, "Group"
+        case _:
+            resource, error, kind = AclResourceType.CLUSTER, Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster"
+            name = CLUSTER_NAME
+    if not broker.allows(context, operation, resource, name):
+        raise BrokerError(error, f"{kind} authorization failed.")
+
+
+def alter_all(
+    broker: Broker, context: RequestContext, targets: Sequence[ResourceChanges], *, validate_only: bool
+) -> list[ResourceResult]:
     """Change several resources independently; a resource that appears twice is not changed."""
     counts = Counter(target[:2] for target in targets)
     results = []
@@ -72,6 +101,7 @@ def alter_all(broker: Broker, targets: Sequence[ResourceChanges], *, validate_on
         try:
             if counts[target[:2]] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
+            check_rights(broker, context, AclOperation.ALTER_CONFIGS, target.resource_type, target.resource_name)
             _alter(broker, target, validate_only)
         except BrokerError as rejected:
             error, message = rejected.error, str(rejected)
@@ -84,15 +114,15 @@ def alter_all(broker: Broker, targets: Sequence[ResourceChanges], *, validate_on
 def _alter(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
     _check_changes(target.changes)
     match target.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             _alter_topic(broker, target, validate_only)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             _alter_broker(broker, target, validate_only)
-        case ResourceType.BROKER_LOGGER if not target.replaces:
+        case ConfigResourceType.BROKER_LOGGER if not target.replaces:
             _alter_loggers(broker, target, validate_only)
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             raise BrokerError(Error.INVALID_CONFIG, "Groups have no settings on this broker.")
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             raise BrokerError(Error.INVALID_REQUEST, "This broker does not collect client metrics.")
         case _:
             raise BrokerError(Error.INVALID_REQUEST, f"Unknown resource type {target.resource_type}")
@@ -133,17 +163,16 @@ def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) 
     current = {name: settings[name] for name in BROKER_SETTINGS}
     try:
         texts = {
-            name: text
-            for name, text in _changed(target, own, current, BROKER_SETTINGS).items()
-            if name in BROKER_SETTINGS or not is_foreign(name)
+            name: text for name, text in _changed(target, own, current, BROKER_SETTINGS).items() if not is_foreign(name)
         }
         changed = {name: find_setting(BROKER_SETTINGS, name).parse(text) for name, text in texts.items()}
-        fixed = [name for name in changed if not BROKER_SETTINGS[name].dynamic]
+        fixed = [name for name in changed if not find_setting(BROKER_SETTINGS, name).dynamic]
         if fixed:
             raise BrokerError(Error.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
         layers = (changed, settings.dynamic) if is_cluster_wide else (settings.cluster, changed)
         candidate = settings.with_dynamic(*layers)
         candidate.check()
+        _check_certificates(candidate, changed)
         for overrides in [{}, *(topic.overrides for topic in broker.topics)]:
             log_config(candidate, overrides)
     except UsageError as error:
@@ -151,6 +180,14 @@ def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) 
     if not validate_only:
         dynamic_config.save(broker.directory.path, *layers)
         settings.set_dynamic(*layers)
+
+
+def _check_certificates(candidate: Settings, changed: Iterable[str]) -> None:
+    """Raise `UsageError` if a listener with TLS could not use its changed settings."""
+    if any(".ssl." in f".{name}" for name in changed):
+        for endpoint in configured_endpoints(candidate):
+            if endpoint.protocol.has_tls:
+                build_context(endpoint, candidate)
 
 
 def _check_cluster_wide(changes: Iterable[ConfigChange], *, is_cluster_wide: bool) -> None:

@@ -5,7 +5,7 @@ Invariants:
 - As in Kafka, `log.retention.ms` and others like it have no value of their own: without one they are null and have no
   synonyms, even if `log.retention.hours` is set. With one, the synonyms are under the names they were set under.
 - As in Kafka, `min.insync.replicas` is a setting of the whole cluster (KIP-966).
-- No setting of this broker is sensitive.
+- A password has no value in any place; the description says that it is sensitive.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from slackwater.broker.config.broker import BROKER_SETTINGS
-from slackwater.broker.config.store import Settings
+from slackwater.broker.config.store import Settings, find_setting
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
-from slackwater.settings import Setting, Value, format_value
+from slackwater.settings import Setting, SettingType, Value, format_value
 
 _DEFAULT_NAMES: Final = {
     "log.flush.interval.ms": ("log.flush.scheduler.interval.ms", 1),
@@ -42,7 +42,7 @@ class ConfigSynonym(NamedTuple):
     """A value from one source."""
 
     name: str
-    value: str
+    value: str | None
     source: ConfigSource
 
 
@@ -69,11 +69,11 @@ def describe_topic(settings: Settings, overrides: Mapping[str, Value]) -> Iterat
 
 
 def describe_broker(settings: Settings) -> Iterator[ConfigDescription]:
-    """Describe the settings of the broker, sorted by name."""
-    for name in sorted(BROKER_SETTINGS):
-        setting = BROKER_SETTINGS[name]
+    """Describe the settings of the broker and those of single listeners, sorted by name."""
+    for name in sorted(BROKER_SETTINGS.keys() | settings.listener_names()):
+        setting = find_setting(BROKER_SETTINGS, name)
         synonyms = list(_broker_synonyms(settings, name))
-        value = format_value(settings[name]) if synonyms else None
+        value = _shown(name, settings[name]) if synonyms else None
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
         yield ConfigDescription(setting, value, source, not setting.dynamic, synonyms)
 
@@ -82,8 +82,8 @@ def describe_default(settings: Settings) -> Iterator[ConfigDescription]:
     """Describe the settings that were set for all brokers of the cluster."""
     cluster = _cluster_layer(settings)
     for name in sorted(cluster):
-        setting = BROKER_SETTINGS[name]
-        value = ConfigSynonym(name, format_value(cluster[name]), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        setting = find_setting(BROKER_SETTINGS, name)
+        value = ConfigSynonym(name, _shown(name, cluster[name]), ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         yield ConfigDescription(setting, value.value, value.source, not setting.dynamic, [value])
 
 
@@ -97,16 +97,21 @@ def _broker_synonyms(settings: Settings, name: str) -> Iterator[ConfigSynonym]:
         return
     for layer, source in layers:
         if name in layer:
-            value = format_value(layer[name])
+            value = _shown(name, layer[name])
             alternative = settings.alternatives.get(name) if layer is settings.static else None
             yield ConfigSynonym(*(alternative or (name, value)), source)
-    default = BROKER_SETTINGS[name].default
+    default = find_setting(BROKER_SETTINGS, name).default
     if name in _DEFAULT_NAMES:
         assert isinstance(default, int)
         name, unit = _DEFAULT_NAMES[name]
         default //= unit
     if default not in ("", ()):
         yield ConfigSynonym(name, format_value(default), ConfigSource.DEFAULT_CONFIG)
+
+
+def _shown(name: str, value: Value) -> str | None:
+    is_secret = find_setting(BROKER_SETTINGS, name).kind is SettingType.PASSWORD
+    return None if is_secret else format_value(value)
 
 
 def _is_set(settings: Settings, name: str) -> bool:

@@ -38,7 +38,7 @@ def load(directory: Path, settings: Settings) -> None:
 def save(directory: Path, cluster: Mapping[str, Value], broker: Mapping[str, Value]) -> None:
     """Store the settings."""
     rows = {"cluster": _texts(cluster), "broker": _texts(broker)}
-    replace_file(directory / FILE, json.dumps(rows, indent=1).encode(), sync=True)
+    replace_file(directory / FILE, json.dumps(rows, indent=1).encode(), sync=True, mode=0o600)  # it may have passwords
 
 
 def _parse(texts: Mapping[str, str]) -> dict[str, Value]:

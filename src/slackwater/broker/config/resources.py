@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """Resource types, with Kafka's numbers."""
 
     TOPIC = 2

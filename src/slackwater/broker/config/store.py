@@ -7,13 +7,13 @@ Invariants:
   (`IGNORED_SETTINGS`) are accepted and ignored, because server.properties files contain many of them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final
 
 from slackwater.broker.config.broker import BROKER_SETTINGS
-from slackwater.broker.config.listeners import advertised_address
+from slackwater.broker.config.listeners import configured_endpoints
+from slackwater.broker.config.security import find_listener_setting
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value, format_value
@@ -21,7 +21,6 @@ from slackwater.settings import Setting, Value, format_value
 # Prefixes of Kafka settings that have no effect on a single broker.
 IGNORED_SETTINGS: Final = (
     "add.partitions.",
-    "advertised.",
     "alter.",
     "auto.leader.",
     "background.",
@@ -29,8 +28,6 @@ IGNORED_SETTINGS: Final = (
     "client.quota",
     "config.providers",
     "confluent.",
-    "connection.failed.",
-    "connections.max.reauth.",
     "controlled.",
     "controller.",
     "cordoned.",
@@ -55,7 +52,6 @@ IGNORED_SETTINGS: Final = (
     "log.dir",
     "log.flush.",
     "max.connection.",
-    "max.connections.per.",
     "metadata.",
     "metric",
     "num.io.",
@@ -99,12 +95,17 @@ _REPLICATION_FACTORS: Final = ("default.replication.factor", "offsets.topic.repl
 
 def is_foreign(name: str) -> bool:
     """Whether this is a Kafka setting without effect here."""
-    return name not in BROKER_SETTINGS and name.startswith(IGNORED_SETTINGS)
+    return broker_setting(name) is None and name.startswith(IGNORED_SETTINGS)
+
+
+def broker_setting(name: str) -> Setting | None:
+    """Return the definition of a broker setting, also of one listener."""
+    return BROKER_SETTINGS.get(name) or find_listener_setting(name)
 
 
 def find_setting(known: Mapping[str, Setting], name: str) -> Setting:
     """Return the setting with this name; raise `UsageError` with the nearest name if it is unknown."""
-    setting = known.get(name)
+    setting = broker_setting(name) if known is BROKER_SETTINGS else known.get(name)
     if setting is None:
         nearest = get_close_matches(name, known, n=1)
         hint = f"; did you mean {nearest[0]}?" if nearest else "."
@@ -148,7 +149,7 @@ class Settings:
         for layer in (self.dynamic, self.cluster, self.static):
             if name in layer:
                 return layer[name]
-        return BROKER_SETTINGS[name].default
+        return find_setting(BROKER_SETTINGS, name).default
 
     def number(self, name: str) -> int:
         """Return an integer setting."""
@@ -163,6 +164,27 @@ class Settings:
     def text(self, name: str) -> str:
         """Return a setting as text."""
         return format_value(self[name])
+
+    def listener_names(self) -> set[str]:
+        """Return the names of the settings that are set for single listeners."""
+        layers = (self.dynamic, self.cluster, self.static)
+        return {name for layer in layers for name in layer if name.startswith("listener.name.")}
+
+    def for_listener(self, listener: str, name: str, mechanism: str = "") -> Value:
+        """Return the setting of a listener, and of a mechanism if it is given: the most specific value that is set."""
+        prefix = f"listener.name.{listener.lower()}."
+        set_names = self.listener_names()
+        for specific in (f"{prefix}{mechanism.lower()}.{name}", f"{prefix}{name}"):
+            if specific in set_names:
+                return self[specific]
+        return self[name]
+
+    def client_auth(self, listener: str, *, has_sasl: bool) -> str:
+        """Return whether clients need a certificate; with SASL only the listener's own setting counts, as in Kafka."""
+        own = f"listener.name.{listener.lower()}.ssl.client.auth"
+        if has_sasl and own not in self.listener_names():
+            return "none"
+        return str(self.for_listener(listener, "ssl.client.auth"))
 
     def for_topic(self, name: str, overrides: Mapping[str, Value]) -> Value:
         """Return a topic setting: the override, or the broker's value."""
@@ -194,7 +216,7 @@ class Settings:
 
     def check(self) -> None:
         """Raise `UsageError` if settings contradict each other or need more than one broker."""
-        advertised_address(self.text("advertised.listeners"))
+        configured_endpoints(self)
         for name in _REPLICATION_FACTORS:
             if self.number(name) != 1:
                 raise UsageError(f"{name} = {self.number(name)} is not possible with one broker; use 1.")
@@ -209,24 +231,3 @@ class Settings:
 def parse_topic_settings(settings: Mapping[str, str]) -> dict[str, Value]:
     """Parse the overrides of a topic."""
     return {name: find_setting(TOPIC_SETTINGS, name).parse(text) for name, text in settings.items()}
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """Read a Java properties file with key=value lines, comments and continued lines."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"Cannot read the settings file {path}: {error.strerror}.") from error
-    except UnicodeDecodeError:
-        raise UsageError(f"The settings file {path} is not UTF-8 text. Use a properties file.") from None
-    return dict(_pairs(text.replace("\\\n", "").splitlines(), path))
-
-
-def _pairs(lines: Iterable[str], path: Path) -> Iterable[tuple[str, str]]:
-    for number, line in enumerate(lines, start=1):
-        line = line.strip()
-        if line and line[0] not in "#!":
-            name, separator, value = line.partition("=")
-            if not separator:
-                raise UsageError(f"{path}, line {number}: {line!r} is not a setting; use name=value.")
-            yield name.strip(), value.strip()

@@ -37,6 +37,10 @@ class BrokerBackend(Protocol):
         """Create a topic, or raise `BrokerError`."""
         ...
 
+    def set_scram_password(self, user: str, password: str, mechanism: str) -> None:
+        """Create or replace a SCRAM credential, or raise `BrokerError`."""
+        ...
+
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Return the coordinator's description of a group."""
         ...

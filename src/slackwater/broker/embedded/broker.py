@@ -21,11 +21,13 @@ from slackwater.broker.config import Settings, Value, format_value
 from slackwater.broker.embedded.backend import BrokerBackend
 from slackwater.broker.embedded.description import GroupSnapshot
 from slackwater.broker.embedded.process import ProcessBackend
+from slackwater.broker.embedded.security import BrokerSecurity, parse_protocol
 from slackwater.broker.embedded.thread import EventListener, ThreadBackend
 from slackwater.broker.process import Address, BrokerOptions, parse_address, show_address
 from slackwater.group.errors import UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.security.protocols import SecurityProtocol
 
 POLL_S: Final = 0.005
 
@@ -34,7 +36,8 @@ class EmbeddedBroker:
     """A broker in a thread of this process, or with `process=True` in a separate process.
 
     `data` is the data directory, by default a temporary one. `settings` are broker settings under Kafka's names.
-    `metrics` is the HOST:PORT of a page for Prometheus, or True for a free port.
+    `metrics` is the HOST:PORT of a page for Prometheus, or True for a free port. `security` is SSL, SASL_SSL or
+    SASL_PLAINTEXT: the broker makes the certificates, and `client_config` the users.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class EmbeddedBroker:
         port: int = 0,
         settings: Mapping[str, Value] | None = None,
         metrics: str | bool = False,
+        security: str = "PLAINTEXT",
+        allow_anonymous: bool = False,
     ) -> None:
         self._process = process
         self._data = Path(data) if data is not None else None
@@ -53,6 +58,9 @@ class EmbeddedBroker:
         self._configured_port = port
         self._settings = {name: format_value(value) for name, value in (settings or {}).items()}
         self._metrics = _metrics_address(metrics)
+        self._protocol = parse_protocol(security)
+        self._security: BrokerSecurity | None = None
+        self._allow_anonymous = allow_anonymous
         self._pid = os.getpid()
         self._backend: BrokerBackend | None = None
         self._temporary: Path | None = None  # the temporary directory, if any
@@ -157,6 +165,24 @@ class EmbeddedBroker:
         >>> consumer.close()
         """
         return show_address(_reachable(self._host), self._running_backend().port)
+
+    def client_config(
+        self, user: str = "user", *, mechanism: str = "SCRAM-SHA-512", java: bool = False
+    ) -> dict[str, str]:
+        """Return the settings of a client of this broker: its address, and what it needs to authenticate as `user`.
+
+        A new user gets a password or a certificate. The names are those of librdkafka, which Slackwater's clients
+        take too, or with `java=True` those of the Java client.
+
+        >>> with Broker(security="SASL_PLAINTEXT") as broker:
+        ...     broker.client_config("alice")["security.protocol"]
+        'SASL_PLAINTEXT'
+        """
+        config = {"bootstrap.servers": self.bootstrap_servers}
+        if self._security is None:
+            return config
+        set_scram_password = self._running_backend().set_scram_password
+        return config | self._security.client_config(user, mechanism, java=java, set_scram_password=set_scram_password)
 
     @property
     def port(self) -> int:
@@ -289,20 +315,43 @@ class EmbeddedBroker:
         listen = (self._host, self._port)
         if not self._process:
             return ThreadBackend(self._options(listen))
-        if self._temporary is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        return ProcessBackend(self._directory(), self._settings, listen, self._metrics, self._temporary / "broker.log")
+        return ProcessBackend(
+            self._directory(),
+            self._all_settings(listen),
+            listen,
+            self._metrics,
+            self._temporary_directory() / "broker.log",
+            security=self._security,
+            allow_anonymous=self._allow_anonymous,
+        )
 
     def _options(self, listen: Address) -> BrokerOptions:
-        settings = Settings(self._settings)
-        return BrokerOptions(directory=self._directory(), settings=settings, listen=listen, metrics=self._metrics)
+        return BrokerOptions(
+            directory=self._directory(),
+            settings=Settings(self._all_settings(listen)),
+            listen=listen,
+            metrics=self._metrics,
+            allow_anonymous=self._allow_anonymous,
+        )
+
+    def _all_settings(self, listen: Address) -> dict[str, str]:
+        """Return the settings with those of the security, which is made at the first start."""
+        if self._protocol is SecurityProtocol.PLAINTEXT:
+            return self._settings
+        if self._security is None:
+            self._security = BrokerSecurity(self._protocol, self._temporary_directory())
+        self._security.prepare()
+        return self._security.settings(listen) | self._settings
 
     def _directory(self) -> Path:
         if self._data is not None:
             return self._data
+        return self._temporary_directory() / "data"
+
+    def _temporary_directory(self) -> Path:
         if self._temporary is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        return self._temporary / "data"
+        return self._temporary
 
     def _running_backend(self) -> BrokerBackend:
         if self._backend is None:
@@ -324,6 +373,7 @@ class EmbeddedBroker:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
+            self._security = None
 
 
 def _metrics_address(metrics: str | bool) -> Address | None:

@@ -8,6 +8,7 @@ Invariants:
 
 import contextlib
 import os
+import secrets
 import selectors
 import signal
 import socket
@@ -18,13 +19,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
+from slackwater.broker.authentication.scram_credentials import NUMBERS
 from slackwater.broker.embedded.backend import MAX_READ_BYTES
+from slackwater.broker.embedded.security import BrokerSecurity, send_request
 from slackwater.broker.process import Address, show_address
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.group.messages import DescribedGroup, DescribedMember
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.security.scram import MIN_ITERATIONS, ScramAlgorithm, salted_password
+from slackwater.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialUpsertion,
+)
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -36,7 +45,6 @@ from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchRe
 from slackwater.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from slackwater.wire.records.batch import end_offset
 from slackwater.wire.records.fetched import iter_records
-from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
 START_TIMEOUT_S: Final = 60.0
@@ -53,11 +61,23 @@ class ProcessBackend:
     """A broker in a separate process."""
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str], listen: Address, metrics: Address | None, log: Path
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        listen: Address,
+        metrics: Address | None,
+        log: Path,
+        *,
+        security: BrokerSecurity | None = None,
+        allow_anonymous: bool = False,
     ) -> None:
         self._log = log
+        self._security = security
         command = [sys.executable, "-m", "slackwater", "broker", "--until-eof", "--data", str(directory)]
-        command += ["--listen", show_address(*listen)]
+        if "listeners" not in settings:
+            command += ["--listen", show_address(*listen)]
+        if allow_anonymous:
+            command.append("--allow-anonymous")
         command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         if metrics is not None:
             command += ["--metrics", show_address(*metrics)]
@@ -107,6 +127,15 @@ class ProcessBackend:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, configs=configs)
         response = self._send(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
         _raise_error(response.topics[0].error_code, response.topics[0].error_message)
+
+    def set_scram_password(self, user: str, password: str, mechanism: str) -> None:
+        """Create or replace a SCRAM credential, or raise `BrokerError`."""
+        kind = ScramAlgorithm(mechanism)
+        salt = secrets.token_bytes(24)
+        salted = salted_password(kind, password, salt, MIN_ITERATIONS)
+        change = ScramCredentialUpsertion(user, NUMBERS[kind], MIN_ITERATIONS, salt, salted)
+        response = self._send(AlterUserScramCredentialsRequest([], [change]), AlterUserScramCredentialsResponse)
+        _raise_error(response.results[0].error_code, response.results[0].error_message)
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Return the coordinator's description of a group."""
@@ -160,12 +189,9 @@ class ProcessBackend:
 
     def _send(self, request: Request, kind: type[_R], version: int | None = None) -> _R:
         version = request.API.latest_stable if version is None else version
-        with socket.create_connection((self._host, self.port), RESPONSE_TIMEOUT_S) as connection:
-            connection.sendall(encode_request(request, version, 1, "slackwater-embedded"))
-            with connection.makefile("rb") as reader:
-                size = int.from_bytes(reader.read(4), "big")
-                _, response = decode_response(kind, version, reader.read(size))
-        return response
+        connect = socket.create_connection if self._security is None else self._security.connect
+        with connect((self._host, self.port), RESPONSE_TIMEOUT_S) as connection:
+            return send_request(connection, request, kind, version)
 
     # --- the process --------------------------------------------------------------------------------------------------
 

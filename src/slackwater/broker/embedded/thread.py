@@ -34,6 +34,7 @@ from slackwater.group.messages import (
     OffsetFetchResponse,
 )
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.security.scram import ScramAlgorithm, make_credential
 from slackwater.wire.records.batch import end_offset
 from slackwater.wire.records.fetched import iter_records
 
@@ -126,6 +127,12 @@ class ThreadBackend:
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Create a topic, or raise `BrokerError`."""
         self.call(lambda server: server.broker.topics.create(name, partitions, settings))
+
+    def set_scram_password(self, user: str, password: str, mechanism: str) -> None:
+        """Create or replace a SCRAM credential."""
+        kind = ScramAlgorithm(mechanism)
+        credential = make_credential(kind, password)
+        self.call(lambda server: server.broker.credentials.change({(user, kind): credential}))
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Return the coordinator's description of a group."""

@@ -1,6 +1,6 @@
 """AlterClientQuotas, v0 to v1: there are no quotas, so none can be set.
 
-A quota that is removed is not there, which is no error.
+Removing a quota that does not exist is not an error.
 """
 
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -20,6 +21,16 @@ NO_QUOTAS: Final = "This broker has no quotas. It limits connections (max.connec
 
 def handle(broker: Broker, context: RequestContext, request: AlterClientQuotasRequest) -> None:
     """Reject every entry that sets a quota."""
+    if not broker.allows_cluster(context, AclOperation.ALTER_CONFIGS):
+        context.respond(
+            AlterClientQuotasResponse(
+                entries=[
+                    EntryResult(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.", entry.entity)
+                    for entry in request.entries
+                ]
+            )
+        )
+        return
     context.respond(AlterClientQuotasResponse(entries=[_result(entry) for entry in request.entries]))
 
 

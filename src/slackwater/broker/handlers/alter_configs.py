@@ -18,7 +18,7 @@ from slackwater.wire.messages.alter_configs import (
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
     """Replace settings, or only validate them."""
     outcomes = alter_all(
-        broker, [_changes(resource) for resource in request.resources], validate_only=request.validate_only
+        broker, context, [_changes(resource) for resource in request.resources], validate_only=request.validate_only
     )
     context.respond(
         AlterConfigsResponse(

@@ -3,10 +3,12 @@
 v1   allow_replication_factor_change, which has no effect: every partition has one replica
 """
 
+from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.replica_assignment import check_replicas
 from slackwater.group.errors import BrokerError, Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -18,6 +20,9 @@ from slackwater.wire.messages.alter_partition_reassignments import (
 
 def handle(broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
     """Accept assignments to this broker and reject all others."""
+    if not broker.allows_cluster(context, AclOperation.ALTER):
+        context.respond(_denied(request))
+        return
     context.respond(
         AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
@@ -37,6 +42,24 @@ def error_response(
 ) -> AlterPartitionReassignmentsResponse:
     """Return a response with only the error."""
     return AlterPartitionReassignmentsResponse(error_code=error, error_message=None)
+
+
+def _denied(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    error, message = Error.CLUSTER_AUTHORIZATION_FAILED, needs(AclOperation.ALTER)
+    return AlterPartitionReassignmentsResponse(
+        error_code=error,
+        error_message=message,
+        responses=[
+            ReassignableTopicResponse(
+                topic.name,
+                [
+                    ReassignablePartitionResponse(partition.partition_index, error, message)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
 
 
 def _partition(broker: Broker, topic: str, requested: ReassignablePartition) -> ReassignablePartitionResponse:

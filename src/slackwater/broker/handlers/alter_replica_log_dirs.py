@@ -6,6 +6,7 @@ A partition may be moved to the directory where it is. Any other directory is LO
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -16,6 +17,9 @@ from slackwater.wire.messages.alter_replica_log_dirs import (
 
 def handle(broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest) -> None:
     """Respond with the result for each partition; nothing moves."""
+    if not broker.allows_cluster(context, AclOperation.ALTER):
+        context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))
+        return
     own = str(broker.directory.path.absolute())
     errors = {
         (topic.name, partition): _find_error(broker, topic.name, partition) if directory.path == own else _OTHER

@@ -9,6 +9,7 @@ from v0, although v3 is the oldest supported version, because librdkafka looks f
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from slackwater.broker.broker import Broker
@@ -22,16 +23,19 @@ _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
     """List all APIs and their versions."""
-    if not API_VERSIONS.supports(context.version):
-        context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
-        return
+    context.respond(response(request, context.version, broker.apis))
+
+
+def response(request: ApiVersionsRequest, version: int, apis: Iterable[Api]) -> ApiVersionsResponse:
+    """Return all APIs and their versions, or an error."""
+    if not API_VERSIONS.supports(version):
+        return error_response(request, version, Error.UNSUPPORTED_VERSION)
     is_named = _SOFTWARE_NAME.fullmatch(request.client_software_name) and _SOFTWARE_NAME.fullmatch(
         request.client_software_version
     )
-    if context.version >= 3 and not is_named:
-        context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
-        return
-    context.respond(ApiVersionsResponse(api_keys=[_api_version(api) for api in broker.apis]))
+    if version >= 3 and not is_named:
+        return error_response(request, version, Error.INVALID_REQUEST)
+    return ApiVersionsResponse(api_keys=[_api_version(api) for api in apis])
 
 
 def error_response(request: ApiVersionsRequest, version: int, error: Error) -> ApiVersionsResponse:

@@ -7,12 +7,13 @@ from collections import Counter
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.handlers import long_requests
+from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_replicas, invalid_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -29,13 +30,13 @@ def handle(broker: Broker, context: RequestContext, request: CreatePartitionsReq
         results = []
         for change in changes:
             results.append(
-                (yield from _result(broker, change, counts[change.name], validate_only=request.validate_only))
+                (yield from _result(broker, context, change, counts[change.name], validate_only=request.validate_only))
             )
             yield None
         context.respond(CreatePartitionsResponse(results=results))
 
     changes = list({topic.name: topic for topic in request.topics}.values())
-    long_requests.run(broker, context, request, create(), error_response)
+    handle_in_slices(broker, context, request, create(), error_response)
 
 
 def error_response(request: CreatePartitionsRequest, version: int, error: Error) -> CreatePartitionsResponse:
@@ -46,12 +47,14 @@ def error_response(request: CreatePartitionsRequest, version: int, error: Error)
 
 
 def _result(
-    broker: Broker, change: CreatePartitionsTopic, count: int, *, validate_only: bool
+    broker: Broker, context: RequestContext, change: CreatePartitionsTopic, count: int, *, validate_only: bool
 ) -> Sliced[CreatePartitionsTopicResult]:
     error, message = Error.NONE, None
     try:
         if count > 1:
             raise BrokerError(Error.INVALID_REQUEST, "Duplicate topic name.")
+        if not broker.allows(context, AclOperation.ALTER, AclResourceType.TOPIC, change.name):
+            return CreatePartitionsTopicResult(change.name, Error.TOPIC_AUTHORIZATION_FAILED, None)
         topic = _check_change(broker, change)
         if not validate_only:
             yield from broker.topics.add_partitions_in_slices(topic, change.count)

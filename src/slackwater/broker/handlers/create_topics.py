@@ -14,12 +14,13 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic_settings
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.handlers import long_requests
+from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -35,17 +36,24 @@ DEFAULT: Final = -1
 def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
     """Create topics, or only validate the request."""
     counts = Counter(topic.name for topic in request.topics)
+    creates_all = broker.allows_cluster(context, AclOperation.CREATE)
     too_many = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics) > MAX_PARTITIONS
 
     def create() -> Sliced[None]:
         results = []
         for topic in topics:
-            results.append((yield from _result(broker, topic, request, counts[topic.name], too_many=too_many)))
+            if creates_all or broker.allows(context, AclOperation.CREATE, AclResourceType.TOPIC, topic.name):
+                result = yield from _result(broker, topic, request, counts[topic.name], too_many=too_many)
+                if not broker.allows(context, AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, topic.name):
+                    _hide_configs(result)
+                results.append(result)
+            else:
+                results.append(_failed(topic.name, Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
             yield None
         context.respond(CreateTopicsResponse(topics=results))
 
     topics = list({topic.name: topic for topic in request.topics}.values())
-    long_requests.run(broker, context, request, create(), error_response)
+    handle_in_slices(broker, context, request, create(), error_response)
 
 
 def error_response(request: CreateTopicsRequest, version: int, error: Error) -> CreateTopicsResponse:
@@ -66,6 +74,13 @@ def _result(
         return _failed(topic.name, error.error, str(error))
     except OSError as error:
         return _failed(topic.name, Error.KAFKA_STORAGE_ERROR, f"Disk error: {error.strerror}.")
+
+
+def _hide_configs(result: CreatableTopicResult) -> None:
+    if result.error_code == Error.NONE:
+        result.topic_config_error_code = Error.TOPIC_AUTHORIZATION_FAILED
+        result.num_partitions = result.replication_factor = -1
+        result.configs = []
 
 
 def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -> Sliced[CreatableTopicResult]:

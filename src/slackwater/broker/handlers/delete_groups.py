@@ -7,17 +7,25 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> None:
     """Delete groups and their offsets (AD-04)."""
+    denied: dict[str, DeletableGroupResult] = {}
+    allowed: list[str] = []
+    for name in request.groups_names:
+        if broker.allows(context, AclOperation.DELETE, AclResourceType.GROUP, name):
+            allowed.append(name)
+        else:
+            denied[name] = DeletableGroupResult(name, Error.GROUP_AUTHORIZATION_FAILED)
 
     def on_response(response: messages.DeleteGroupsResponse) -> None:
         results = [DeletableGroupResult(group.group_id or "", group.error) for group in response.groups]
-        context.respond(DeleteGroupsResponse(results=results))
+        context.respond(DeleteGroupsResponse(results=[*denied.values(), *results]))
 
-    broker.groups.submit(messages.DeleteGroups(tuple(request.groups_names)), on_response)
+    broker.groups.submit(messages.DeleteGroups(tuple(allowed)), on_response)
 
 
 def error_response(request: DeleteGroupsRequest, version: int, error: Error) -> DeleteGroupsResponse:

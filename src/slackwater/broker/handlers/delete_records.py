@@ -4,12 +4,17 @@ v2  flexible
 
 Offset -1 means the high watermark. Errors are as in Kafka: OFFSET_OUT_OF_RANGE above the high watermark,
 POLICY_VIOLATION for a topic with cleanup.policy=compact only, INVALID_TOPIC_EXCEPTION for an internal topic.
+
+Partitions are handled in slices, because each change is flushed to disk.
 """
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
+from slackwater.broker.handlers.sliced_handling import handle_in_slices
+from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -22,17 +27,19 @@ from slackwater.wire.messages.delete_records import (
 def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
     """Delete the records before the requested offsets."""
     broker.appends.flush_pending()
-    context.respond(
-        DeleteRecordsResponse(
-            topics=[
-                DeleteRecordsTopicResult(
-                    name=topic.name,
-                    partitions=[_delete(broker, topic.name, partition) for partition in topic.partitions],
-                )
-                for topic in request.topics
-            ]
-        )
-    )
+    handle_in_slices(broker, context, request, _delete_all(broker, context, request), error_response)
+
+
+def _delete_all(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Sliced[None]:
+    """Delete partition by partition, because each flushes its checkpoint to disk."""
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            partitions.append(_delete(broker, context, topic.name, partition))
+            yield None
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    context.respond(DeleteRecordsResponse(topics=topics))
 
 
 def error_response(request: DeleteRecordsRequest, version: int, error: Error) -> DeleteRecordsResponse:
@@ -47,7 +54,11 @@ def error_response(request: DeleteRecordsRequest, version: int, error: Error) ->
     )
 
 
-def _delete(broker: Broker, topic: str, requested: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(
+    broker: Broker, context: RequestContext, topic: str, requested: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    if not broker.allows(context, AclOperation.DELETE, AclResourceType.TOPIC, topic):
+        return _error(requested, Error.TOPIC_AUTHORIZATION_FAILED)
     partition = broker.topics.partition(topic, requested.partition_index)
     if partition is None:
         return _error(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)

@@ -16,6 +16,7 @@ from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -36,9 +37,10 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
     by_id = {state.topic_id for state in requested if state.topic_id != NO_UUID}
     deleted: list[str] = []
     results = []
+    deletes_all = broker.allows_cluster(context, AclOperation.DELETE)
     for state in {(state.name, state.topic_id): state for state in requested}.values():
         try:
-            topic = _find_topic(broker, state)
+            topic = _find_topic(broker, context, state, deletes_all=deletes_all)
             if counts[state.name, state.topic_id] > 1:
                 raise BrokerError(Error.INVALID_REQUEST, f"Duplicate topic {'name' if state.name else 'id'}.")
             if state.name is not None and topic.topic_id in by_id:
@@ -54,6 +56,9 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
             broker.topics.delete(topic)
             deleted.append(topic.name)
             results.append(DeletableTopicResult(topic.name, topic.topic_id))
+        except _NotAllowed as error:
+            name = error.shown_name if state.name is None else state.name
+            results.append(DeletableTopicResult(name, state.topic_id, error.error, str(error)))
         except BrokerError as error:
             results.append(_result(state, error.error, str(error)))
         except OSError as error:
@@ -72,15 +77,33 @@ def _requested(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicSt
     return request.topics if version >= 6 else [DeleteTopicState(name) for name in request.topic_names]
 
 
-def _find_topic(broker: Broker, requested: DeleteTopicState) -> Topic:
+class _NotAllowed(BrokerError):
+    """The client may not delete a topic; `shown_name` is None unless it may know the name of the id."""
+
+    def __init__(self, shown_name: str | None) -> None:
+        super().__init__(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+        self.shown_name = shown_name
+
+
+def _find_topic(broker: Broker, context: RequestContext, requested: DeleteTopicState, *, deletes_all: bool) -> Topic:
     if requested.name is not None and requested.topic_id != NO_UUID:
         raise BrokerError(Error.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if requested.name is None and requested.topic_id == NO_UUID:
         raise BrokerError(Error.INVALID_REQUEST, "Neither topic name nor id were specified.")
     topic = broker.topics.by_id(requested.topic_id) if requested.name is None else broker.topics.get(requested.name)
+    if topic is None and requested.name is None:
+        raise BrokerError(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    name = requested.name or (topic.name if topic is not None else "")
+    is_visible = deletes_all or broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    if not is_visible:
+        raise _NotAllowed(None)
+    if (
+        topic is not None
+        and not deletes_all
+        and not broker.allows(context, AclOperation.DELETE, AclResourceType.TOPIC, name)
+    ):
+        raise _NotAllowed(name)
     if topic is None:
-        if requested.name is None:
-            raise BrokerError(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     return topic
 

@@ -8,6 +8,7 @@ from typing import Final
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import BrokerError, Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -20,6 +21,9 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 def handle(broker: Broker, context: RequestContext, request: DescribeClientQuotasRequest) -> None:
     """Return no quotas, or an error for an invalid filter."""
+    if not broker.allows_cluster(context, AclOperation.DESCRIBE_CONFIGS):
+        context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))
+        return
     try:
         _check_filter(request.components)
     except BrokerError as error:

@@ -6,7 +6,7 @@ v2   fenced brokers (there are none)
 
 from typing import Final
 
-from slackwater.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from slackwater.broker.authorization import NOT_REQUESTED
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
@@ -32,7 +32,9 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
             controller_id=broker.node_id,
             brokers=[DescribeClusterBroker(broker.node_id, host, port, broker.settings.text("broker.rack") or None)],
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+                broker.authorized_cluster_operations(context)
+                if request.include_cluster_authorized_operations
+                else NOT_REQUESTED
             ),
         )
     )

@@ -13,13 +13,15 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config import loggers
-from slackwater.broker.config.changes import check_broker_name
+from slackwater.broker.config.changes import AUTHORIZATION_ERRORS, check_broker_name, check_rights
 from slackwater.broker.config.describe import ConfigDescription, describe_broker, describe_default, describe_topic
-from slackwater.broker.config.resources import ResourceType
+from slackwater.broker.config.resources import ConfigResourceType
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import BrokerError, Error
+from slackwater.security.acls import AclOperation
+from slackwater.settings import SettingType
 from slackwater.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -35,7 +37,9 @@ _LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Describe settings and their sources."""
     resources = limit_repeats(request.resources, attrgetter("resource_type", "resource_name"))
-    context.respond(DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in resources]))
+    results = [_result(broker, context, request, resource) for resource in resources]
+    results.sort(key=lambda result: result.error_code in AUTHORIZATION_ERRORS)  # those come last, as in Kafka
+    context.respond(DescribeConfigsResponse(results=results))
 
 
 def error_response(request: DescribeConfigsRequest, version: int, error: Error) -> DescribeConfigsResponse:
@@ -44,9 +48,10 @@ def error_response(request: DescribeConfigsRequest, version: int, error: Error) 
 
 
 def _result(
-    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: Broker, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
+        check_rights(broker, context, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
         configs = _configs(broker, request, resource)
     except BrokerError as error:
         return _failed(resource, error.error, str(error))
@@ -67,24 +72,24 @@ def _configs(
 ) -> Iterable[DescribeConfigsResourceResult]:
     name = resource.resource_name
     match resource.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             topic = broker.topics.get(name)
             if topic is None:
                 error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else Error.INVALID_TOPIC_EXCEPTION
                 raise BrokerError(error, f"There is no topic {name!r}.")
             return (_config_result(request, config) for config in describe_topic(broker.settings, topic.overrides))
-        case ResourceType.BROKER if not name:
+        case ConfigResourceType.BROKER if not name:
             return (_config_result(request, config) for config in describe_default(broker.settings))
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             check_broker_name(broker, name)
             return (_config_result(request, config) for config in describe_broker(broker.settings))
-        case ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER_LOGGER:
             check_broker_name(broker, name)
             return (
                 DescribeConfigsResourceResult(logger, level, config_source=_LOGGER_SOURCE)
                 for logger, level in loggers.levels()
             )
-        case ResourceType.GROUP | ResourceType.CLIENT_METRICS if name:
+        case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS if name:
             return ()
         case _:
             raise BrokerError(
@@ -98,6 +103,7 @@ def _config_result(request: DescribeConfigsRequest, config: ConfigDescription) -
         value=config.value,
         read_only=config.read_only,
         config_source=config.source,
+        is_sensitive=config.setting.kind is SettingType.PASSWORD,
         synonyms=[DescribeConfigsSynonym(*synonym) for synonym in config.synonyms] if request.include_synonyms else [],
         config_type=config.setting.kind,
         documentation=config.setting.doc if request.include_documentation else None,

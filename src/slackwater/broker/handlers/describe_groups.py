@@ -9,12 +9,13 @@ v6  a missing group is GROUP_ID_NOT_FOUND with a message; in older versions it i
 A group is described as often as it appears in the request, up to `MAX_REPEATS` times.
 """
 
-from slackwater.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from slackwater.broker.authorization import NOT_REQUESTED
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -26,13 +27,26 @@ from slackwater.wire.messages.describe_groups import (
 def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Describe the state and members of groups."""
     broker.events.write()  # the events up to this state are readable in `__group_events`
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    allowed: list[str] = []
+    denied: list[DescribedGroup] = []
+    for group_id in limit_repeats(request.groups, str):
+        if broker.allows(context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id):
+            allowed.append(group_id)
+        else:
+            error = Error.GROUP_AUTHORIZATION_FAILED
+            denied.append(DescribedGroup(error_code=error, error_message=None, group_id=group_id))
+
+    def operations(group: messages.DescribedGroup) -> int:
+        if group.error is not Error.NONE or not request.include_authorized_operations:
+            return NOT_REQUESTED
+        return broker.authorized_operations(context, AclResourceType.GROUP, group.group_id or "")
 
     def on_response(response: messages.DescribeGroupsResponse) -> None:
-        context.respond(DescribeGroupsResponse(groups=[_group(group, operations) for group in response.groups]))
+        described = [_group(group, operations(group)) for group in response.groups]
+        context.respond(DescribeGroupsResponse(groups=denied + described))
 
     broker.groups.submit(
-        messages.DescribeGroups(tuple(limit_repeats(request.groups, str)), reports_missing_group=context.version >= 6),
+        messages.DescribeGroups(tuple(allowed), reports_missing_group=context.version >= 6),
         on_response,
     )
 
@@ -51,5 +65,5 @@ def _group(group: messages.DescribedGroup, operations: int) -> DescribedGroup:
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
         members=[DescribedGroupMember(*member) for member in group.members],
-        authorized_operations=operations if group.error is Error.NONE else NOT_REQUESTED,
+        authorized_operations=operations,
     )

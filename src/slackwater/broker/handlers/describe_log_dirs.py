@@ -11,6 +11,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -22,6 +23,9 @@ from slackwater.wire.messages.describe_log_dirs import (
 
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
     """Describe the sizes of the requested partitions; unknown ones are omitted."""
+    if not broker.allows_cluster(context, AclOperation.DESCRIBE):
+        context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))
+        return
     path = broker.directory.path.absolute()
     total, usable = _volume_bytes(str(path))
     if request.topics is None:

@@ -9,6 +9,7 @@ from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -27,7 +28,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
                 TopicResponse(
                     name=topic.name,
                     partitions=[
-                        _producers(broker, topic.name, index) for index in limit_repeats(topic.partition_indexes, int)
+                        _producers(broker, context, topic.name, index)
+                        for index in limit_repeats(topic.partition_indexes, int)
                     ],
                 )
                 for topic in request.topics
@@ -51,7 +53,10 @@ def error_response(request: DescribeProducersRequest, version: int, error: Error
     )
 
 
-def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
+def _producers(broker: Broker, context: RequestContext, topic: str, index: int) -> PartitionResponse:
+    if not broker.allows(context, AclOperation.READ, AclResourceType.TOPIC, topic):
+        error, message = Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
+        return PartitionResponse(partition_index=index, error_code=error, error_message=message)
     partition = broker.topics.partition(topic, index)
     if partition is None:
         error = Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(topic) else Error.INVALID_TOPIC_EXCEPTION

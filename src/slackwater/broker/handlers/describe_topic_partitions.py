@@ -4,11 +4,11 @@ Topics are sorted by name, unknown ones included; an empty request means all top
 the client and `max.request.partition.size.limit` allow, and its cursor is the start of the next page.
 """
 
-from slackwater.broker.authorized_operations import TOPIC_OPERATIONS
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -22,6 +22,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartit
     """Describe one page."""
     cursor = request.cursor
     names = {topic.name for topic in request.topics} or {topic.name for topic in broker.topics}
+    allowed = {name for name in names if broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)}
+    denied = names - allowed if request.topics else set()
     first_name, first_index = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
     if cursor is not None and (first_index < 0 or (request.topics and first_name not in names)):
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
@@ -30,7 +32,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartit
         min(request.response_partition_limit, broker.settings.number("max.request.partition.size.limit")), 1
     )
     response = DescribeTopicPartitionsResponse()
-    for name in sorted(name for name in names if name >= first_name):
+    for name in sorted(name for name in allowed if name >= first_name):
         topic = broker.topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
@@ -45,6 +47,13 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartit
         if end < len(topic.partitions):
             response.next_cursor = ResponseCursor(name, end)
             break
+    for described in response.topics:
+        described.topic_authorized_operations = broker.authorized_operations(
+            context, AclResourceType.TOPIC, described.name or ""
+        )
+    response.topics += [
+        DescribeTopicPartitionsResponseTopic(Error.TOPIC_AUTHORIZATION_FAILED, name) for name in sorted(denied)
+    ]
     context.respond(response)
 
 
@@ -62,7 +71,6 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else Error.INVALID_TOPIC_EXCEPTION,
         name,
         is_internal=name in INTERNAL,
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
@@ -76,5 +84,4 @@ def _page(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPartitio
             DescribeTopicPartitionsResponsePartition(0, index, broker.node_id, 0, replicas, replicas, [], [], [])
             for index in indexes
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -3,6 +3,7 @@
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,9 +16,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTransaction
     context.respond(
         DescribeTransactionsResponse(
             transaction_states=[
-                TransactionState(
-                    Error.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Error.INVALID_REQUEST, transactional_id
-                )
+                TransactionState(_find_error(broker, context, transactional_id), transactional_id)
                 for transactional_id in request.transactional_ids
             ]
         )
@@ -29,3 +28,9 @@ def error_response(request: DescribeTransactionsRequest, version: int, error: Er
     return DescribeTransactionsResponse(
         transaction_states=[TransactionState(error, transactional_id) for transactional_id in request.transactional_ids]
     )
+
+
+def _find_error(broker: Broker, context: RequestContext, transactional_id: str) -> Error:
+    if not broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return Error.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Error.INVALID_REQUEST

@@ -1,14 +1,18 @@
-"""DescribeUserScramCredentials, v0: there are no credentials.
+"""DescribeUserScramCredentials, v0: mechanisms and iterations of users, without secrets.
 
-`kafka-configs --entity-type users` sends this request.
+`kafka-configs --entity-type users` sends this request. No names, or null, means all users.
 """
 
 from collections import Counter
 
+from slackwater.broker.authentication.scram_credentials import NUMBERS
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation
+from slackwater.security.scram import ScramAlgorithm, ScramCredential
 from slackwater.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -16,11 +20,15 @@ from slackwater.wire.messages.describe_user_scram_credentials import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> None:
-    """Return RESOURCE_NOT_FOUND for every user."""
-    requested = Counter(user.name for user in request.users or ())
+    """Describe the requested users, or all."""
+    if not broker.allows_cluster(context, AclOperation.DESCRIBE):
+        context.respond(_denied())
+        return
+    users = broker.credentials.users()
+    requested = Counter(user.name for user in request.users) if request.users else dict.fromkeys(sorted(users), 1)
     context.respond(
         DescribeUserScramCredentialsResponse(
-            error_message=None, results=[_unknown(name, times) for name, times in requested.items()]
+            error_message=None, results=[_describe(name, times, users.get(name)) for name, times in requested.items()]
         )
     )
 
@@ -32,13 +40,28 @@ def error_response(
     return DescribeUserScramCredentialsResponse(error_code=error, error_message=None)
 
 
-def _unknown(name: str, times: int) -> DescribeUserScramCredentialsResult:
+def _denied() -> DescribeUserScramCredentialsResponse:
+    error = Error.CLUSTER_AUTHORIZATION_FAILED
+    result = DescribeUserScramCredentialsResult("", error, None)  # Kafka names no user
+    return DescribeUserScramCredentialsResponse(error_code=error, error_message=None, results=[result])
+
+
+def _describe(
+    name: str, times: int, credentials: dict[ScramAlgorithm, ScramCredential] | None
+) -> DescribeUserScramCredentialsResult:
     if times > 1:
         return DescribeUserScramCredentialsResult(
             name,
             Error.DUPLICATE_RESOURCE,
             f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}",
         )
-    return DescribeUserScramCredentialsResult(
-        name, Error.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
-    )
+    if credentials is None:
+        return DescribeUserScramCredentialsResult(
+            name, Error.RESOURCE_NOT_FOUND, f"Attempt to describe a user credential that does not exist: {name}"
+        )
+    infos = [
+        CredentialInfo(number, credentials[mechanism].iterations)
+        for mechanism, number in NUMBERS.items()
+        if mechanism in credentials
+    ]
+    return DescribeUserScramCredentialsResult(name, credential_infos=infos)

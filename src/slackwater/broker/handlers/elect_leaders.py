@@ -6,9 +6,11 @@ v1   election type: preferred (0) or unclean (1); an error for the whole respons
 
 from typing import Final
 
+from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -21,6 +23,9 @@ _TYPES: Final = (0, 1)
 
 def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> None:
     """Return ELECTION_NOT_NEEDED for every partition."""
+    if not broker.allows_cluster(context, AclOperation.ALTER):
+        context.respond(_error_for_all(request, Error.CLUSTER_AUTHORIZATION_FAILED, needs(AclOperation.ALTER)))
+        return
     if request.topic_partitions is None:
         # As in Kafka, a request for all topics omits the partitions that need no election, but not their topics.
         results = [ReplicaElectionResult(topic.name) for topic in broker.topics]

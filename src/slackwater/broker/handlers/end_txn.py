@@ -3,11 +3,15 @@
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: EndTxnRequest) -> None:
     """Respond with INVALID_PRODUCER_ID_MAPPING."""
+    if not broker.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        context.respond(error_response(request, context.version, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return
     context.respond(error_response(request, context.version, Error.INVALID_PRODUCER_ID_MAPPING))
 
 

@@ -20,8 +20,8 @@ This broker has no followers: a request with a replica id is processed like a co
 last stable offset equals the high watermark, and read_committed reads the same records.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, cast
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
@@ -30,6 +30,7 @@ from slackwater.broker.storage.log.partition_log import LogPosition
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition, Topic, Topics
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -68,6 +69,7 @@ class _FetchRead:
         "_has_error",
         "_is_changed",
         "_max_bytes",
+        "_may_read",
         "_min_bytes",
         "_positions",
         "_read",
@@ -79,6 +81,7 @@ class _FetchRead:
         self._broker = broker
         self._context = context
         self._fetch = fetch
+        self._may_read = _may_read(broker, context, request)
         self._committed = request.isolation_level == _READ_COMMITTED
         self._max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
@@ -107,6 +110,8 @@ class _FetchRead:
         unknown: list[ReadPartition] = []
         for requested in self._fetch.partitions:
             partition = find_partition(topics, requested)
+            if self._may_read is not None and requested.topic is not None and not self._may_read(requested.topic):
+                partition = Error.TOPIC_AUTHORIZATION_FAILED
             if isinstance(partition, Error):
                 if partition is Error.INCONSISTENT_TOPIC_ID:
                     self._has_error = True
@@ -160,7 +165,7 @@ class _FetchRead:
         if isinstance(records, Rejection):
             return _error_data(requested, records.error)
         if records:
-            data.records = records
+            data.records = cast("bytes", records)  # the encoder needs only the length of a range
             readable = max(len(records), min(limit, start.segment.size - start.position))
             self._readable_bytes += readable
             self._bytes_left = max(self._bytes_left - readable, 0)
@@ -246,6 +251,16 @@ def error_response(request: FetchRequest, version: int, error: Error) -> FetchRe
             for topic in request.topics
         ],
     )
+
+
+def _may_read(broker: Broker, context: RequestContext, request: FetchRequest) -> Callable[[str], bool] | None:
+    """Return whether the client may read a topic; None if there is no authorizer."""
+    if broker.authorizer is None:
+        return None
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        is_replica = broker.allows_cluster(context, AclOperation.CLUSTER_ACTION)
+        return lambda topic: is_replica
+    return lambda topic: broker.allows(context, AclOperation.READ, AclResourceType.TOPIC, topic)
 
 
 def find_partition(topics: Topics, requested: CachedPartition) -> Partition | Error:

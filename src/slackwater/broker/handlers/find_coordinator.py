@@ -9,11 +9,13 @@ This broker coordinates every group. The first request creates the offsets topic
 the client retries (CO-05).
 
 Transactions are not supported, and a transactional producer gets CLUSTER_AUTHORIZATION_FAILED: the one error that Java,
-librdkafka, franz-go and Sarama treat as final and for which Java and librdkafka show the message of the response.
+librdkafka and franz-go treat as final and for which Java and librdkafka show the message of the response. Sarama
+repeats FindCoordinator after every error (`Producer.Transaction.Retry`: 50 times, 100 ms apart) and then reports it.
 librdkafka retries INVALID_REQUEST and UNSUPPORTED_VERSION until its own timeout; Java has its own text for
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from slackwater.broker.broker import Broker
@@ -21,6 +23,7 @@ from slackwater.broker.connection import RequestContext
 from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
@@ -29,27 +32,40 @@ NO_TRANSACTIONS: Final = (
     "This broker does not support transactions. Remove transactional.id from the producer's configuration. "
     "An idempotent producer works without it."
 )
-_NO_COORDINATOR: Final = (-1, "", -1)
+_RIGHTS: Final = {
+    GROUP: (AclResourceType.GROUP, Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    TRANSACTION: (
+        AclResourceType.TRANSACTIONAL_ID,
+        Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        "Transactional Id authorization failed.",
+    ),
+}
 log = get_logger("slackwater.broker")
 
 
 def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Return the coordinator of each key."""
-    if context.version >= 4 and not request.coordinator_keys:
-        context.respond(FindCoordinatorResponse())
-        return
-    if request.key_type == TRANSACTION:
-        keys = request.coordinator_keys if context.version >= 4 else [request.key]
+    keys = _keys(request, context.version)
+    if request.key_type == TRANSACTION and keys:
         log.warning("Client %s uses transactional.id=%s. %s", context.client_id, ", ".join(keys[:3]), NO_TRANSACTIONS)
-    error, message = _find_error(broker, request.key_type)
+    resource, denial, denial_message = _RIGHTS.get(request.key_type, (None, Error.NONE, ""))
+    allowed = {key for key in keys if resource is None or broker.allows(context, AclOperation.DESCRIBE, resource, key)}
+    error, message = _find_error(broker, request.key_type) if allowed else (Error.NONE, "")
     host, port = broker.address(context)
-    coordinator = _NO_COORDINATOR if error is not Error.NONE else (broker.node_id, host, port)
-    context.respond(_response(request, context.version, error, message, coordinator))
+    found = Coordinator("", broker.node_id, host, port, error, message)
+    if error is not Error.NONE:
+        found = _failed("", error, message)
+    denied = _failed("", denial, "" if context.version >= 4 else denial_message)
+    context.respond(_response([replace(found if key in allowed else denied, key=key) for key in keys], context.version))
 
 
 def error_response(request: FindCoordinatorRequest, version: int, error: Error) -> FindCoordinatorResponse:
     """Return the error for every key."""
-    return _response(request, version, error, error.name, _NO_COORDINATOR)
+    return _response([_failed(key, error, error.name) for key in _keys(request, version)], version)
+
+
+def _keys(request: FindCoordinatorRequest, version: int) -> list[str]:
+    return request.coordinator_keys if version >= 4 else [request.key]
 
 
 def _find_error(broker: Broker, key_type: int) -> tuple[Error, str]:
@@ -70,18 +86,18 @@ def _create_offsets_topic(broker: Broker) -> str:
     return f"The topic {OFFSETS_TOPIC} was just created; retry."
 
 
-def _response(
-    request: FindCoordinatorRequest, version: int, error: Error, message: str, coordinator: tuple[int, str, int]
-) -> FindCoordinatorResponse:
-    node_id, host, port = coordinator
-    if version < 4:
-        return FindCoordinatorResponse(
-            error_code=error,
-            error_message=message or error.name,  # Kafka also sends "NONE"
-            node_id=node_id,
-            host=host,
-            port=port,
-        )
+def _failed(key: str, error: Error, message: str) -> Coordinator:
+    return Coordinator(key, -1, "", -1, error, message)
+
+
+def _response(coordinators: list[Coordinator], version: int) -> FindCoordinatorResponse:
+    if version >= 4:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (found,) = coordinators
     return FindCoordinatorResponse(
-        coordinators=[Coordinator(key, node_id, host, port, error, message) for key in request.coordinator_keys]
+        error_code=found.error_code,
+        error_message=found.error_message or Error(found.error_code).name,  # Kafka also sends "NONE"
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )

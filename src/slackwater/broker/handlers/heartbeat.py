@@ -13,12 +13,16 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from slackwater.wire.request_response import PreencodedResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> None:
     """Extend a member's session."""
+    if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
+        return
 
     def on_response(response: messages.HeartbeatResponse) -> None:
         context.respond_encoded(_encoded(response.error, context.version).frame(context.correlation_id))

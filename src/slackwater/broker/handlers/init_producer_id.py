@@ -19,7 +19,7 @@ log = get_logger("slackwater.broker")
 
 def handle(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> None:
     """Allocate a producer id."""
-    if error := _find_error(context, request):
+    if error := _find_error(broker, context, request):
         context.respond(error_response(request, context.version, error))
         return
     try:
@@ -36,7 +36,9 @@ def error_response(request: InitProducerIdRequest, version: int, error: Error) -
     return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 
-def _find_error(context: RequestContext, request: InitProducerIdRequest) -> Error | None:
+def _find_error(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> Error | None:
+    if request.transactional_id is None and not broker.allows_idempotent_writes(context):
+        return Error.CLUSTER_AUTHORIZATION_FAILED
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return Error.INVALID_REQUEST
     if request.transactional_id is None:

@@ -20,12 +20,16 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> None:
     """Add a member to a group; the response follows when the join phase is complete."""
     version = context.version
+    if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        context.respond(error_response(request, version, Error.GROUP_AUTHORIZATION_FAILED))
+        return
     subscription_bytes = sum([len(protocol.metadata) for protocol in request.protocols])
     if subscription_bytes > broker.settings.number("message.max.bytes"):
         context.respond(error_response(request, version, Error.INVALID_REQUEST))

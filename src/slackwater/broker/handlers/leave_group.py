@@ -11,11 +11,15 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> None:
     """Remove members from a group."""
+    if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
+        return
     if context.version >= 3:
         leavers = [
             messages.LeavingMember(member.member_id, member.group_instance_id, member.reason or None)

@@ -5,9 +5,10 @@ v1   filter by resource type; an empty filter means all types (KIP-1142)
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.config.resources import ResourceType
+from slackwater.broker.config.resources import ConfigResourceType
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -17,22 +18,28 @@ from slackwater.wire.messages.list_config_resources import (
 
 def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> None:
     """List the resources by type."""
-    requested = set(request.resource_types) or set(ResourceType)
+    if not broker.allows_cluster(context, AclOperation.DESCRIBE_CONFIGS):
+        context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))
+        return
+    requested = set(request.resource_types) or set(ConfigResourceType)
     if context.version == 0:
-        requested = {ResourceType.CLIENT_METRICS}
-    elif not requested <= set(ResourceType):
+        requested = {ConfigResourceType.CLIENT_METRICS}
+    elif not requested <= set(ConfigResourceType):
         context.respond(error_response(request, context.version, Error.UNSUPPORTED_VERSION))
         return
     node_id = str(broker.node_id)
     names = {
-        ResourceType.TOPIC: [topic.name for topic in broker.topics],
-        ResourceType.BROKER: [node_id],
-        ResourceType.BROKER_LOGGER: [node_id],
+        ConfigResourceType.TOPIC: [topic.name for topic in broker.topics],
+        ConfigResourceType.BROKER: [node_id],
+        ConfigResourceType.BROKER_LOGGER: [node_id],
     }
     context.respond(
         ListConfigResourcesResponse(
             config_resources=[
-                ConfigResource(name, kind) for kind in ResourceType if kind in requested for name in names.get(kind, ())
+                ConfigResource(name, kind)
+                for kind in ConfigResourceType
+                if kind in requested
+                for name in names.get(kind, ())
             ]
         )
     )

@@ -10,16 +10,21 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> None:
     """List the groups."""
+    lists_all = broker.allows_cluster(context, AclOperation.DESCRIBE)
 
     def on_response(response: messages.ListGroupsResponse) -> None:
-        context.respond(
-            ListGroupsResponse(error_code=response.error, groups=[ListedGroup(*group) for group in response.groups])
-        )
+        groups = [
+            ListedGroup(*group)
+            for group in response.groups
+            if lists_all or broker.allows(context, AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id)
+        ]
+        context.respond(ListGroupsResponse(error_code=response.error, groups=groups))
 
     broker.groups.submit(messages.ListGroups(tuple(request.states_filter), tuple(request.types_filter)), on_response)
 

@@ -20,10 +20,11 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.handlers import long_requests
+from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from slackwater.group.errors import BrokerError, Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -56,15 +57,18 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
         for topic in request.topics:
             rows: list[ListOffsetsPartitionResponse] = []
             response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+            is_allowed = broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
             for partition in topic.partitions:
-                if counts[topic.name, partition.partition_index] > 1:
+                if not is_allowed:
+                    rows.append(_error(partition, Error.TOPIC_AUTHORIZATION_FAILED))
+                elif counts[topic.name, partition.partition_index] > 1:
                     rows.append(_error(partition, Error.INVALID_REQUEST))
                 else:
                     rows.append((yield from _look_up(broker, topic.name, partition, context)))
                 yield None
         context.respond(response)
 
-    long_requests.run(broker, context, request, look_up(), error_response, is_read_only=True)
+    handle_in_slices(broker, context, request, look_up(), error_response, is_read_only=True)
 
 
 def error_response(request: ListOffsetsRequest, version: int, error: Error) -> ListOffsetsResponse:

@@ -1,8 +1,10 @@
 """ListPartitionReassignments, v0: there are no reassignments."""
 
+from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -11,6 +13,13 @@ from slackwater.wire.messages.list_partition_reassignments import (
 
 def handle(broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     """Return no reassignments."""
+    if not broker.allows_cluster(context, AclOperation.DESCRIBE):
+        context.respond(
+            ListPartitionReassignmentsResponse(
+                error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message=needs(AclOperation.DESCRIBE)
+            )
+        )
+        return
     context.respond(ListPartitionReassignmentsResponse(error_message=None))
 
 

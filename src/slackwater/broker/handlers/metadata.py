@@ -12,11 +12,12 @@ after its deletion gets UNKNOWN_TOPIC_OR_PARTITION, as in Kafka: a client that h
 Topics are returned in the order of the request, each once.
 """
 
-from slackwater.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from slackwater.broker.authorization import NOT_REQUESTED
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import BrokerError, Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,15 +35,16 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
         return
     host, port = broker.address(context)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
     context.respond(
         MetadataResponse(
             brokers=[MetadataResponseBroker(broker.node_id, host, port, broker.settings.text("broker.rack") or None)],
             cluster_id=broker.cluster_id,
             controller_id=broker.node_id,
-            topics=_topics(broker, context.version, request, operations),
+            topics=_topics(broker, context, request),
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+                broker.authorized_cluster_operations(context)
+                if request.include_cluster_authorized_operations
+                else NOT_REQUESTED
             ),
         )
     )
@@ -59,12 +61,26 @@ def error_response(request: MetadataRequest, version: int, error: Error) -> Meta
     )
 
 
-def _topics(broker: Broker, version: int, request: MetadataRequest, operations: int) -> list[MetadataResponseTopic]:
+def _topics(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
     requested = request.topics
-    if requested is None or (version == 0 and not requested):
-        return [_topic_metadata(broker, topic, operations) for topic in broker.topics]
-    may_create = request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable")
-    return [_requested_topic(broker, topic, may_create, operations) for topic in _distinct(requested)]
+    if requested is None or (context.version == 0 and not requested):
+        topics = [
+            _topic_metadata(broker, topic) for topic in broker.topics if _may_describe(broker, context, topic.name)
+        ]
+    else:
+        may_create = request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable")
+        topics = [_requested_topic(broker, context, topic, may_create) for topic in _distinct(requested)]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.name is not None and topic.error_code != Error.TOPIC_AUTHORIZATION_FAILED:
+                topic.topic_authorized_operations = broker.authorized_operations(
+                    context, AclResourceType.TOPIC, topic.name
+                )
+    return topics
+
+
+def _may_describe(broker: Broker, context: RequestContext, name: str) -> bool:
+    return broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
 def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -74,35 +90,47 @@ def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopi
 
 
 def _requested_topic(
-    broker: Broker, requested: MetadataRequestTopic, may_create: bool, operations: int
+    broker: Broker, context: RequestContext, requested: MetadataRequestTopic, may_create: bool
 ) -> MetadataResponseTopic:
     if requested.name is None or requested.topic_id != NO_UUID:
         topic = broker.topics.by_id(requested.topic_id)
         if topic is None:
             return MetadataResponseTopic(Error.UNKNOWN_TOPIC_ID, None, requested.topic_id)
-        return _topic_metadata(broker, topic, operations)
-    topic = broker.topics.get(requested.name)
-    is_changing = broker.was_deleted(requested.name) or broker.topics.is_being_created(requested.name)
+        if not _may_describe(broker, context, topic.name):
+            return MetadataResponseTopic(Error.TOPIC_AUTHORIZATION_FAILED, None, requested.topic_id)
+        return _topic_metadata(broker, topic)
+    name = requested.name
+    if not _may_describe(broker, context, name):
+        return MetadataResponseTopic(Error.TOPIC_AUTHORIZATION_FAILED, name)  # as if it did not exist
+    topic = broker.topics.get(name)
+    if topic is None and may_create and not _may_create(broker, context, name):
+        return MetadataResponseTopic(Error.TOPIC_AUTHORIZATION_FAILED, name, is_internal=name in INTERNAL)
+    is_changing = broker.was_deleted(name) or broker.topics.is_being_created(name)
     if topic is None and may_create and not is_changing:
         try:
-            topic = broker.auto_create(requested.name)
+            topic = broker.auto_create(name)
         except BrokerError as error:
-            return _topic_error(error.error, requested.name, operations)
+            return _topic_error(error.error, name)
         except OSError:
-            return _topic_error(Error.KAFKA_STORAGE_ERROR, requested.name, operations)
+            return _topic_error(Error.KAFKA_STORAGE_ERROR, name)
     if topic is not None:
-        return _topic_metadata(broker, topic, operations)
-    is_legal = is_legal_name(requested.name)
+        return _topic_metadata(broker, topic)
     return _topic_error(
-        Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal else Error.INVALID_TOPIC_EXCEPTION, requested.name, operations
+        Error.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else Error.INVALID_TOPIC_EXCEPTION, name
     )
 
 
-def _topic_error(error: Error, name: str, operations: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error, name, is_internal=name in INTERNAL, topic_authorized_operations=operations)
+def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
+    return broker.allows_cluster(context, AclOperation.CREATE) or broker.allows(
+        context, AclOperation.CREATE, AclResourceType.TOPIC, name
+    )
 
 
-def _topic_metadata(broker: Broker, topic: Topic, operations: int) -> MetadataResponseTopic:
+def _topic_error(error: Error, name: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error, name, is_internal=name in INTERNAL)
+
+
+def _topic_metadata(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     replicas = [broker.node_id]
     return MetadataResponseTopic(
         name=topic.name,
@@ -112,5 +140,4 @@ def _topic_metadata(broker: Broker, topic: Topic, operations: int) -> MetadataRe
             MetadataResponsePartition(0, index, broker.node_id, 0, replicas, replicas, [])
             for index in range(len(topic.partitions))
         ],
-        topic_authorized_operations=operations,
     )

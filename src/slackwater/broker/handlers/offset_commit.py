@@ -23,6 +23,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -38,6 +39,9 @@ _Rejected = dict[str | bytes, OffsetCommitResponseTopic]
 
 def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest) -> None:
     """Store offsets; the response follows when they are written (OC-12)."""
+    if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
+        return
     offsets: list[messages.OffsetToCommit] = []
     results: list[OffsetCommitResponsePartition] = []  # of `offsets`, in the same order
     topics: list[OffsetCommitResponseTopic] = []
@@ -45,11 +49,16 @@ def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest
     by_id = context.version >= _TOPIC_IDS_SINCE
     for requested in request.topics:
         topic = broker.topics.by_id(requested.topic_id) if by_id else broker.topics.get(requested.name)
+        name = requested.name if topic is None else topic.name
+        if name and not broker.allows(context, AclOperation.READ, AclResourceType.TOPIC, name):
+            indexes = [partition.partition_index for partition in requested.partitions]
+            _reject(rejected, requested, indexes, Error.TOPIC_AUTHORIZATION_FAILED)
+            continue
         if topic is None:
             unknown = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
             _reject(rejected, requested, [partition.partition_index for partition in requested.partitions], unknown)
             continue
-        name, partition_count = topic.name, len(topic.partitions)
+        partition_count = len(topic.partitions)
         accepted: list[OffsetCommitResponsePartition] = []
         for partition in requested.partitions:
             index = partition.partition_index

@@ -10,6 +10,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -20,11 +21,17 @@ from slackwater.wire.messages.offset_delete import (
 
 def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> None:
     """Delete offsets of topics that no member is subscribed to."""
+    if not broker.allows(context, AclOperation.DELETE, AclResourceType.GROUP, request.group_id):
+        context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
+        return
     partitions: list[tuple[str, int]] = []
     accepted: list[tuple[str, int]] = []  # topics with the number of their existing partitions
     rejected: dict[str, OffsetDeleteResponseTopic] = {}
     for requested in request.topics:
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION
         topic = broker.topics.get(requested.name)
+        if not broker.allows(context, AclOperation.READ, AclResourceType.TOPIC, requested.name):
+            topic, error = None, Error.TOPIC_AUTHORIZATION_FAILED
         partition_count, before = len(topic.partitions) if topic is not None else 0, len(partitions)
         unknown: list[int] = []
         for partition in requested.partitions:
@@ -33,7 +40,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest
             else:
                 unknown.append(partition.partition_index)
         if unknown or topic is None:
-            results = [OffsetDeleteResponsePartition(index, Error.UNKNOWN_TOPIC_OR_PARTITION) for index in unknown]
+            results = [OffsetDeleteResponsePartition(index, error) for index in unknown]
             rejected.setdefault(requested.name, OffsetDeleteResponseTopic(requested.name)).partitions.extend(results)
         if len(partitions) > before:
             accepted.append((requested.name, len(partitions) - before))

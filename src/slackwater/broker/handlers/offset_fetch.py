@@ -12,13 +12,15 @@ v8   many groups, each with its error (OF-04)
 v9   member id and epoch of each group, used only by KIP-848 groups (OF-05)
 v10  topic ids in request and response; topics with an unknown id come last, with UNKNOWN_TOPIC_ID
 
+Topics that the client may not describe also come last; all offsets of a group omit them.
+
 The response has the topics of the request: a topic that appears twice is returned twice, and a topic without partitions
 is returned without partitions. All offsets of a group are returned up to `MAX_REPEATS` times.
 For all offsets of a group, v10 returns only topics that still exist.
 """
 
-from collections.abc import Iterable
-from itertools import groupby, islice
+from collections.abc import Callable, Iterable
+from itertools import compress, groupby, islice
 from operator import attrgetter
 
 from slackwater.broker.broker import Broker
@@ -27,6 +29,7 @@ from slackwater.broker.handlers.repeats import MAX_REPEATS, limit_repeats
 from slackwater.broker.storage.topics import Topics
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -39,21 +42,37 @@ from slackwater.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+_IsAllowed = Callable[[str], bool]  # of a topic's name
+
 
 def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Read committed offsets."""
-    groups = _limit_repeats(_groups(request, context.version))
-    if context.version >= 10:
+    version = context.version
+    groups = _limit_repeats(_groups(request, version))
+    if version >= 10:
         _name_topics(groups, broker.topics)
 
-    def on_response(response: messages.OffsetFetchResponse) -> None:
-        responses = [
-            _group_response(requested, fetched, context.version, broker.topics)
-            for requested, fetched in zip(groups, response.groups, strict=True)
-        ]
-        context.respond(_response(responses, context.version))
+    def is_allowed(topic: str) -> bool:
+        return broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
 
-    requested = tuple([messages.GroupToFetch(group.group_id, _partitions(group, context.version)) for group in groups])
+    allowed = [broker.allows(context, AclOperation.DESCRIBE, AclResourceType.GROUP, group.group_id) for group in groups]
+
+    def on_response(response: messages.OffsetFetchResponse) -> None:
+        fetched = iter(response.groups)
+        responses = [
+            _group_response(group, next(fetched), version, broker.topics, is_allowed)
+            if is_group_allowed
+            else _failed(group, Error.GROUP_AUTHORIZATION_FAILED, version)
+            for group, is_group_allowed in zip(groups, allowed, strict=True)
+        ]
+        context.respond(_response(responses, version))
+
+    requested = tuple(
+        [
+            messages.GroupToFetch(group.group_id, _partitions(group, version, is_allowed))
+            for group in compress(groups, allowed)
+        ]
+    )
     broker.groups.submit(messages.OffsetFetch(requested, request.require_stable), on_response)
 
 
@@ -98,10 +117,12 @@ def _is_known(topic: OffsetFetchRequestTopics, version: int) -> bool:
     return version < 10 or topic.name != ""
 
 
-def _partitions(group: OffsetFetchRequestGroup, version: int) -> tuple[tuple[str, int], ...] | None:
+def _partitions(
+    group: OffsetFetchRequestGroup, version: int, is_allowed: _IsAllowed
+) -> tuple[tuple[str, int], ...] | None:
     if group.topics is None:
         return None
-    known = [topic for topic in group.topics if _is_known(topic, version)]
+    known = [topic for topic in group.topics if _is_known(topic, version) and is_allowed(topic.name)]
     return tuple([(topic.name, index) for topic in known for index in topic.partition_indexes])
 
 
@@ -109,33 +130,41 @@ def _partitions(group: OffsetFetchRequestGroup, version: int) -> tuple[tuple[str
 
 
 def _group_response(
-    requested: OffsetFetchRequestGroup, fetched: messages.FetchedGroup, version: int, topics: Topics
+    requested: OffsetFetchRequestGroup,
+    fetched: messages.FetchedGroup,
+    version: int,
+    topics: Topics,
+    is_allowed: _IsAllowed,
 ) -> OffsetFetchResponseGroup:
     if fetched.error is not Error.NONE:
         return _failed(requested, fetched.error, version)
     if requested.topics is None:
-        return OffsetFetchResponseGroup(requested.group_id, _all_offsets(fetched.offsets, version, topics))
+        return OffsetFetchResponseGroup(requested.group_id, _all_offsets(fetched.offsets, version, topics, is_allowed))
     offsets = iter(fetched.offsets)
     responses: list[OffsetFetchResponseTopics] = []
-    unknown: list[OffsetFetchResponseTopics] = []
+    failed: list[OffsetFetchResponseTopics] = []
     for topic in requested.topics:
-        if _is_known(topic, version):
+        if not _is_known(topic, version):
+            failed.append(_failed_topic(topic, Error.UNKNOWN_TOPIC_ID))
+        elif not is_allowed(topic.name):
+            failed.append(_failed_topic(topic, Error.TOPIC_AUTHORIZATION_FAILED))
+        else:
             offsets_of_topic = islice(offsets, len(topic.partition_indexes))
             responses.append(
                 OffsetFetchResponseTopics(
                     topic.name, topic.topic_id, [_partition(offset) for offset in offsets_of_topic]
                 )
             )
-        else:
-            unknown.append(_failed_topic(topic, Error.UNKNOWN_TOPIC_ID))
-    return OffsetFetchResponseGroup(requested.group_id, responses + unknown)
+    return OffsetFetchResponseGroup(requested.group_id, responses + failed)
 
 
 def _all_offsets(
-    offsets: Iterable[messages.FetchedOffset], version: int, topics: Topics
+    offsets: Iterable[messages.FetchedOffset], version: int, topics: Topics, is_allowed: _IsAllowed
 ) -> list[OffsetFetchResponseTopics]:
     responses = []
     for name, offsets_of_topic in groupby(offsets, attrgetter("topic")):
+        if not is_allowed(name):
+            continue
         topic = OffsetFetchResponseTopics(name, partitions=[_partition(offset) for offset in offsets_of_topic])
         if version >= 10:
             if (existing := topics.get(name)) is None:

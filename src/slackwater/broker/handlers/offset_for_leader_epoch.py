@@ -9,6 +9,7 @@ There is one leader epoch, and its end is the log end offset. For any other epoc
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -21,12 +22,18 @@ from slackwater.wire.messages.offset_for_leader_epoch import (
 def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
     """Return the end offset of every requested epoch."""
     broker.appends.flush_pending()
+    is_replica = broker.allows_cluster(context, AclOperation.CLUSTER_ACTION)
     context.respond(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
                     topic=topic.topic,
-                    partitions=[_end_offset(broker, topic.topic, partition) for partition in topic.partitions],
+                    partitions=(
+                        [_end_offset(broker, topic.topic, partition) for partition in topic.partitions]
+                        if is_replica
+                        or broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic)
+                        else [_error(partition, Error.TOPIC_AUTHORIZATION_FAILED) for partition in topic.partitions]
+                    ),
                 )
                 for topic in request.topics
             ]

@@ -20,13 +20,14 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
-from slackwater.broker.handlers import long_requests
+from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection, validate
 from slackwater.broker.storage.topics import Partition, Topic
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import EVENTS_TOPIC
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -53,6 +54,7 @@ _WITHOUT_LOG_START: Final = frozenset(
         Error.KAFKA_STORAGE_ERROR,
     }
 )
+_DENIED: Final = Rejection(Error.TOPIC_AUTHORIZATION_FAILED, "")
 
 _ReceivedBatch = tuple[Partition, Buffer, PartitionProduceResponse]
 
@@ -116,12 +118,12 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
     produce = _PendingProduce(context, request.acks, response)
     batches: list[_ReceivedBatch] = []
     for data in request.topic_data:
-        topic = _find_topic(broker, data, context.version)
+        topic = _find_topic(broker, context, data)
         rows = []
         for requested in data.partition_data:
             row = PartitionProduceResponse(index=requested.index)
             rows.append(row)
-            if request.acks not in _ACKS:
+            if request.acks not in _ACKS and topic is not _DENIED:
                 produce.reject(row, Rejection(Error.INVALID_REQUIRED_ACKS, ""))
                 continue
             accepted = topic if isinstance(topic, Rejection) else _find_batch(topic, requested, context.version)
@@ -131,7 +133,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
                 batches.append((*accepted, row))
         response.responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
 
-    if not long_requests.run(broker, context, request, _append(broker, produce, batches), error_response):
+    if not handle_in_slices(broker, context, request, _append(broker, produce, batches), error_response):
         context.connection.stop_pipelining()
 
 
@@ -167,15 +169,17 @@ def error_response(request: ProduceRequest, version: int, error: Error) -> Produ
     )
 
 
-def _find_topic(broker: Broker, data: TopicProduceData, version: int) -> Topic | Rejection:
-    if version >= _TOPIC_IDS_SINCE:
-        topic = broker.topics.by_id(data.topic_id)
-        if topic is None:
-            return Rejection(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    else:
-        topic = broker.topics.get(data.name)
-        if topic is None:
-            return Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+def _find_topic(broker: Broker, context: RequestContext, data: TopicProduceData) -> Topic | Rejection:
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    topic = broker.topics.by_id(data.topic_id) if by_id else broker.topics.get(data.name)
+    if topic is None and by_id:
+        return Rejection(Error.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    if not broker.allows(
+        context, AclOperation.WRITE, AclResourceType.TOPIC, data.name if topic is None else topic.name
+    ):
+        return _DENIED
+    if topic is None:
+        return Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     if topic.is_internal and topic.name != EVENTS_TOPIC:  # members publish their events there
         return Rejection(Error.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
     return topic

@@ -1,4 +1,9 @@
-"""SaslHandshake, v0 to v1: always ILLEGAL_SASL_STATE, as on a listener of Kafka without SASL."""
+"""SaslHandshake, v0 to v1: the start of a re-authentication (KIP-368).
+
+The first authentication of a connection does not come here (`broker.authentication.pending`). As in Kafka:
+ILLEGAL_SASL_STATE on a listener without SASL, and if the session has no end; no response to an unknown mechanism. It
+needs v1.
+"""
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
@@ -7,8 +12,16 @@ from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 
 
 def handle(broker: Broker, context: RequestContext, request: SaslHandshakeRequest) -> None:
-    """Respond with ILLEGAL_SASL_STATE."""
-    context.respond(error_response(request, context.version, Error.ILLEGAL_SASL_STATE))
+    """Select the mechanism."""
+    authentication = context.connection.authentication
+    if authentication is None or context.version == 0 or not authentication.begin_renewal():
+        context.respond(error_response(request, context.version, Error.ILLEGAL_SASL_STATE))
+        return
+    response = authentication.handshake(request, context.version)
+    if authentication.failure is None:
+        context.respond(response)
+    else:
+        broker.fail_authentication(context, None, authentication.failure, authentication.failure_delay_s)
 
 
 def error_response(request: SaslHandshakeRequest, version: int, error: Error) -> SaslHandshakeResponse:

@@ -10,11 +10,15 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.connection import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> None:
     """Return a member's assignment; the response follows when the leader has sent the assignments."""
+    if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
+        return
 
     def on_response(response: messages.SyncGroupResponse) -> None:
         context.respond(

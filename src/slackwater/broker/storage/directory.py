@@ -7,18 +7,20 @@ Invariants:
   has no date. Such a directory is accepted, and the property is added.
 - One broker at a time uses a directory. It holds locks on the directory and on `.lock` as long as the process lives.
   If `.lock` is removed, the lock on the directory still keeps other brokers out.
-- `meta.properties` has Kafka's format, version 1. A directory of another cluster or broker is rejected.
+- `meta.properties` has Kafka's format, version 1, and a checksum, which earlier versions did not write. A directory of
+  another cluster or broker is rejected.
 - The marker of a clean shutdown is removed at the start, because it is valid for one start only.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from slackwater.broker.storage.log.files import TEMPORARY, replace_file
+from slackwater.broker.storage.log.files import TEMPORARY, replace_file, verify_checksum, with_checksum
 from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 
@@ -39,11 +41,12 @@ class _Meta(NamedTuple):
 
     cluster_id: str
     node_id: int
-    has_format: bool = True
+    is_current: bool = True  # False if the file must be written, with what earlier versions do not write
 
     def text(self) -> str:
         """Return the text of the file."""
-        return f"#\ncluster.id={self.cluster_id}\nnode.id={self.node_id}\nversion=1\n{FORMAT}={FORMAT_VERSION}\n"
+        text = f"#\ncluster.id={self.cluster_id}\nnode.id={self.node_id}\nversion=1\n{FORMAT}={FORMAT_VERSION}\n"
+        return with_checksum(text)
 
 
 class DataDirectory:
@@ -69,13 +72,13 @@ class DataDirectory:
         except OSError as error:
             raise _unusable(path, error) from error
         try:
-            meta = _read_meta(path) or _Meta(cluster_id, node_id, has_format=False)
+            meta = _read_meta(path) or _Meta(cluster_id, node_id, is_current=False)
             if meta.node_id != node_id:
                 raise UsageError(
                     f"The data directory {path} belongs to node {meta.node_id} of cluster {meta.cluster_id}; this "
                     f"is node {node_id}. Use another directory, or node.id={meta.node_id}."
                 )
-            if not meta.has_format:
+            if not meta.is_current:
                 replace_file(path / META, meta.text().encode(), sync=True)
             marker = path / CLEAN_SHUTDOWN
             was_clean = marker.exists()
@@ -162,23 +165,30 @@ def _read_meta(path: Path) -> _Meta | None:
         _check_is_new(path)
         return None
     text = file.read_text(encoding="utf-8", errors="replace")
+    try:
+        text, has_checksum = verify_checksum(text)
+    except ValueError:
+        raise UsageError(
+            f"{file} is damaged: its checksum is wrong. Restore it, or correct its other lines and remove the last one."
+        ) from None
     lines = text.splitlines()
     properties = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     try:
         if properties["version"] != "1":
             raise ValueError(properties["version"])
-        meta = _Meta(properties["cluster.id"], int(properties["node.id"]), FORMAT in properties)
+        has_format = FORMAT in properties
+        meta = _Meta(properties["cluster.id"], int(properties["node.id"]), has_format and has_checksum)
     except (KeyError, ValueError):
         raise UsageError(
             f"{file} is not a valid meta.properties file (version=1, cluster.id, node.id). "
             "Repair it, or use another directory."
         ) from None
-    if meta.has_format and properties[FORMAT] != str(FORMAT_VERSION):
+    if has_format and properties[FORMAT] != str(FORMAT_VERSION):
         raise UsageError(
             f"The data directory {path} has {FORMAT}={properties[FORMAT]}; this version of Slackwater supports "
             f"{FORMAT}={FORMAT_VERSION}. Use the version that created the directory, or another directory."
         )
-    if not meta.has_format and not _EARLIER_META.fullmatch(text):
+    if not has_format and not _EARLIER_META.fullmatch(text):
         raise UsageError(
             f"The data directory {path} was not created by Slackwater: {META} has no {FORMAT}, as in a directory of "
             "Apache Kafka. Use a new or empty directory."
@@ -202,4 +212,9 @@ def _check_is_new(path: Path) -> None:
 
 def _unusable(path: Path, error: OSError) -> UsageError:
     reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-    return UsageError(f"Cannot use the data directory {path}: {reason}. Use a directory with read and write access.")
+    advice = "Use a directory with read and write access"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "Free some space, or use a directory on another file system"
+    elif error.errno in (errno.EMFILE, errno.ENFILE):
+        advice = "Raise the limit of open files"
+    return UsageError(f"Cannot use the data directory {path}: {reason}. {advice}.")

@@ -3,13 +3,13 @@
 Invariants:
 - Ids are reserved in blocks of a thousand, as in Kafka. The end of a block is on disk before its first id is used, so a
   killed broker continues after the block. The unused ids of the block are lost.
-- If the file cannot be read, the broker does not start: a guess could assign an id twice.
+- If the file cannot be read or its checksum is wrong, the broker does not start: a guess could assign an id twice.
 """
 
 from pathlib import Path
 from typing import Final
 
-from slackwater.broker.storage.log.files import replace_file
+from slackwater.broker.storage.log.files import replace_file, verify_checksum, with_checksum
 from slackwater.group.errors import UsageError
 
 FILE: Final = "producer-ids"
@@ -26,7 +26,7 @@ class ProducerIds:
     def allocate(self) -> int:
         """Return an unused id. Raises OSError if a new block cannot be reserved."""
         if self._next == self._end:
-            replace_file(self._path, f"{self._end + BLOCK}\n".encode(), sync=True)
+            replace_file(self._path, with_checksum(f"{self._end + BLOCK}\n").encode(), sync=True)
             self._end += BLOCK
         producer_id = self._next
         self._next += 1
@@ -35,10 +35,10 @@ class ProducerIds:
 
 def _read(path: Path) -> int:
     try:
-        text = path.read_text(encoding="ascii").strip()
+        text = verify_checksum(path.read_text(encoding="ascii"))[0].strip()
     except FileNotFoundError:
         return 0
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         text = ""
     if not text.isdigit():
         raise UsageError(

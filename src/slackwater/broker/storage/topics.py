@@ -334,7 +334,7 @@ class Topics:
         complete(self.add_partitions_in_slices(topic, partitions))
 
     def add_partitions_in_slices(self, topic: Topic, partitions: int) -> Sliced[None]:
-        """Grow a topic like `add_partitions`, in slices. All new partitions appear at once."""
+        """Grow a topic like `add_partitions`, in slices. All new partitions appear together."""
         before = len(topic.partitions)
         if topic.name in self._growing:
             raise BrokerError(

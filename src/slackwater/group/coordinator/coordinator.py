@@ -2,8 +2,8 @@
 
 Invariants:
 - No I/O, no clock, no randomness: time is an argument of every call, ids come with the requests.
-- `now_ms` never decreases, so a step of the wall clock expires no member. Timestamps in records and events are wall
-  time: `now_ms` plus the offset that the shell sets with `set_wall_offset_ms`.
+- `now_ms` never decreases, so a change of the wall clock does not expire any member. Timestamps in records and events
+  are wall time: `now_ms` plus the offset that the shell sets with `set_wall_offset_ms`.
 - A partition of the offsets topic is loaded by replaying its log through `ClassicGroup.apply`, the function that also
   applies new writes (CO-06). Load and unload with an older leader epoch are ignored (CO-10).
 """

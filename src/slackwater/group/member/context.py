@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from slackwater.group.assignors.assignor import TopicInfo
-from slackwater.group.errors import BrokerError, Error, SlackwaterError
+from slackwater.group.errors import AuthorizationError, BrokerError, Error, SlackwaterError
 from slackwater.group.events import (
     CoordinatorChanged,
     EventDetail,
@@ -159,6 +159,13 @@ class MemberContext:
     def fail(self, error: SlackwaterError) -> None:
         """Record an error for the application; the first one is raised at its next poll (CL-10)."""
         self.failure = self.failure or error
+
+    def take_denial(self) -> AuthorizationError | None:
+        """Return and forget the recorded error if it is one of authorization."""
+        if not isinstance(failure := self.failure, AuthorizationError):
+            return None
+        self.failure = None
+        return failure
 
     def raise_failure(self) -> bool:
         """Raise the recorded error, if any; a background member halts."""

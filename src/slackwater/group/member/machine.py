@@ -27,12 +27,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final, assert_never
 
 from slackwater.group.assignors.assignor import RebalanceProtocol, TopicInfo
-from slackwater.group.errors import UsageError
+from slackwater.group.errors import AuthorizationError, UsageError
 from slackwater.group.events import EventKind, PollOverrun, Trigger
 from slackwater.group.member.commits import CommitManager
 from slackwater.group.member.committed_offsets import CommittedOffsetFetcher
 from slackwater.group.member.config import MemberConfig
-from slackwater.group.member.context import UNAVAILABLE, MemberContext, PendingRequest
+from slackwater.group.member.context import UNAVAILABLE, MemberContext, MemberGeneration, PendingRequest
 from slackwater.group.member.effects import CoordinatorNode, MemberEffect, MemberResponse
 from slackwater.group.member.heartbeat_loop import POLL_TIMEOUT_EXPIRED, HeartbeatLoop
 from slackwater.group.member.heartbeat_timers import NEVER_SENT
@@ -105,6 +105,12 @@ class GroupMember:
     def member_id(self) -> str:
         """The member id from the coordinator, "" if there is none."""
         return self._context.generation.member_id
+
+    @property
+    def commit_generation(self) -> MemberGeneration:
+        """The generation to commit with; after a loss the lost one, so that the coordinator rejects the commit."""
+        current, last = self._context.generation, self._rebalance.last_generation
+        return last if current.is_lost and not last.is_lost else current
 
     @property
     def protocol_name(self) -> str | None:
@@ -203,6 +209,10 @@ class GroupMember:
             assigned_partitions=len(self.owned),
             last_heartbeat_ms=None if sent_ms == NEVER_SENT else sent_ms,
         )
+
+    def take_denial(self) -> AuthorizationError | None:
+        """Return and forget an error of authorization, for a call that waits for the coordinator outside of a poll."""
+        return self._context.take_denial()
 
     # --- subscription ------------------------------------------------------------------------------------------
 

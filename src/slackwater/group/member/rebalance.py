@@ -26,7 +26,13 @@ from slackwater.group.assignors.consumer_protocol import (
 from slackwater.group.errors import Error, PeerError, SlackwaterError
 from slackwater.group.events import Trigger
 from slackwater.group.member.commits import CommitManager
-from slackwater.group.member.context import MAX_REASON_CHARS, MemberContext, MemberGeneration, PendingRequest
+from slackwater.group.member.context import (
+    MAX_REASON_CHARS,
+    NO_MEMBERSHIP,
+    MemberContext,
+    MemberGeneration,
+    PendingRequest,
+)
 from slackwater.group.member.effects import Callback
 from slackwater.group.member.errors import Wakeup, java_message, java_name
 from slackwater.group.member.join_preparation import JoinPreparation, raise_listener_error
@@ -74,7 +80,7 @@ class RebalanceSequence:
         self._assigned_from: MetadataSnapshot | None = None
         self._led_generation_id = NO_GENERATION
         self._last_assigned: tuple[TopicPartition, ...] | None = None
-        self._last_generation_id = NO_GENERATION
+        self.last_generation = NO_MEMBERSHIP  # of the last assignment
         self._first_error: BaseException | None = None
         self._missed_generation = False  # the member was absent from a generation
 
@@ -243,7 +249,7 @@ class RebalanceSequence:
         return encode_subscription(
             Subscription(
                 topics=tuple(sorted(subscription.topics)),
-                user_data=assignor.user_data(self._last_assigned, self._last_generation_id),
+                user_data=assignor.user_data(self._last_assigned, self.last_generation.generation_id),
                 owned_partitions=tuple(sorted(subscription.owned)),
                 generation_id=self._context.generation.generation_id,
                 rack_id=self._context.config.client_rack,
@@ -522,7 +528,7 @@ class RebalanceSequence:
             subscription.add_topics(new_topics)
             self._joined_topics = joined | new_topics
         self._last_assigned = tuple(sorted(assigned))
-        self._last_generation_id = self._context.generation.generation_id
+        self.last_generation = self._context.generation
         self._commits.restart_interval(now_ms)
         added = assigned - subscription.owned
         subscription.add_owned(added)

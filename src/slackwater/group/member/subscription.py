@@ -65,7 +65,7 @@ class SubscriptionState:
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise UsageError(f"the pattern {pattern!r} is no regular expression: {error}.") from error
+            raise UsageError(f"the pattern {pattern!r} is not a regular expression: {error}.") from error
         self._set_type(SubscriptionType.PATTERN)
         self._pattern = compiled
         self.match(cluster)

@@ -3,7 +3,7 @@
 v1   throttling by the client: the response is sent at once
 v2   PRODUCER_FENCED may be returned
 v3   flexible; the last version that clients use
-v4   several transactions at once, or only a check that the partitions are in it: for brokers (KIP-890)
+v4   several transactions in one request, or only a check that the partitions are in it: for brokers (KIP-890)
 v5   TRANSACTION_ABORTABLE (KIP-890)
 """
 

@@ -4,7 +4,7 @@ v0   groups only
 v1   key type: groups (0) or transactions (1); throttle time and error message in the response
 v2   throttling by the client: the response is sent at once
 v3   flexible
-v4   several keys at once (KIP-699)
+v4   several keys in one request (KIP-699)
 v5   TRANSACTION_ABORTABLE (KIP-890)
 v6   share groups (2), the key being "group:topic id:partition" (KIP-932)
 """

@@ -2,7 +2,7 @@
 
 v1   throttle time
 v2   throttling by the client: the response is sent at once
-v3   several members at once, by member id or instance id (KIP-345)
+v3   several members in one request, by member id or instance id (KIP-345)
 v4   flexible
 v5   reason (KIP-800)
 """

@@ -7,7 +7,7 @@ v4   throttling by the client: the response is sent at once
 v5   leader epoch
 v6   flexible
 v7   whether offsets of open transactions are returned (KIP-447)
-v8   several groups at once (KIP-709)
+v8   several groups in one request (KIP-709)
 v9   member and its epoch, for groups of the new protocol (KIP-848)
 v10  topic ids instead of names (KIP-848)
 """

@@ -1,4 +1,4 @@
-"""The compiled decoder: finds the fields of many records at once, without a Python object per record.
+"""The compiled decoder: finds the fields of many records in one call, without a Python object per record.
 
 `scan` returns one row per record with the positions of key, value and headers in the decompressed bytes. The Arrow
 builder (`arrow.py`) and the consumer (`decoding.py`) copy the bytes from there. The functions compile with numba when
@@ -243,7 +243,7 @@ DATA: Final = "Array(uint8, 1, 'C', readonly=True)"
 
 
 def compiled(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compile a function for one signature, at once, or load it from numba's cache. It runs without the GIL."""
+    """Compile a function for one signature immediately, or load it from numba's cache. It runs without the GIL."""
 
     def compile_function(function: Callable[P, R]) -> Callable[P, R]:
         try:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from slackwater.broker.storage.log.config import LONG_MAX
-from slackwater.broker.storage.log.files import replace_file
-from slackwater.wire.records.crc import crc32c
+from slackwater.broker.storage.log.files import replace_file, verify_checksum, with_checksum
 
 FILE: Final = "offset-checkpoint"
 _VERSION: Final = "1"
@@ -41,13 +40,9 @@ class Checkpoint:
     def read(cls, directory: Path) -> Self | None:
         """Read the checkpoint of a partition directory; None if it is missing or damaged."""
         try:
-            text = (directory / FILE).read_text(encoding="ascii")
+            text, has_checksum = verify_checksum((directory / FILE).read_text(encoding="ascii"))
             version, count, *lines = text.splitlines()
-            if version == _VERSION:
-                if text != _with_checksum(text[: text.rindex("crc32c ")]):
-                    return None
-                lines.pop()
-            elif version != _VERSION_WITHOUT_CHECKSUM:
+            if version != (_VERSION if has_checksum else _VERSION_WITHOUT_CHECKSUM):
                 return None
             entries = dict(line.rsplit(" ", 1) for line in lines)
             values = {"_".join(key.split("-")): int(value) for key, value in entries.items()}
@@ -65,7 +60,7 @@ class Checkpoint:
             f"cleaner-offset {self.cleaner_offset}",
             f"gaps-up-to {self.gaps_up_to}",
         ]
-        text = _with_checksum("\n".join([_VERSION, str(len(lines)), *lines, ""]))
+        text = with_checksum("\n".join([_VERSION, str(len(lines)), *lines, ""]))
         replace_file(directory / FILE, text.encode("ascii"), sync=sync)
 
     def within(self, log_start_offset: int, log_end_offset: int) -> Self:
@@ -77,7 +72,3 @@ class Checkpoint:
             cleaner_offset=min(self.cleaner_offset, log_end_offset),
             gaps_up_to=min(self.gaps_up_to, log_end_offset),
         )
-
-
-def _with_checksum(text: str) -> str:
-    return f"{text}crc32c {crc32c(text.encode('ascii')):08x}\n"

@@ -38,7 +38,7 @@ from slackwater.settings import MAX_INT
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch
 
-# Keys held in memory at once, with about 200 bytes each; the rest is left for the next run.
+# Keys held in memory together, with about 200 bytes each; the rest is left for the next run.
 MAX_KEYS: Final = 1_000_000
 MAX_BATCH_RECORDS: Final = 250_000  # a producer's batch has a few thousand; 7 bytes per record make a bomb
 _WRITE_BYTES: Final = 1 << 20

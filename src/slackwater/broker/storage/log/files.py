@@ -3,6 +3,7 @@
 Invariants:
 - A write is complete or raises `OSError`; a partial write is continued.
 - A small file is replaced through a rename, so that a reader sees the old or the new content.
+- The last line of a small text file is a CRC-32C of all lines before it. Files of earlier versions have none.
 
 The files of a segment are named after its base offset, with twenty digits. `.deleted` files wait for removal, a
 `.cleaned` segment is not finished, a `.swap` segment is finished and replaces others (see `swap`).
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.wire.records.compression import Buffer
+from slackwater.wire.records.crc import crc32c
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -27,6 +29,7 @@ TEMPORARY: Final = ".tmp"
 
 SEGMENT_SUFFIXES: Final = (OFFSET_INDEX, TIME_INDEX, LOG)
 _LOG_FILE: Final = re.compile(r"[0-9]{20}\.(log|index|timeindex|snapshot)(\.cleaned|\.swap)?(\.deleted|\.tmp)?")
+_CHECKSUM: Final = "crc32c "
 _MAX_BUFFERS: Final = 1024  # Linux takes no more in one call (IOV_MAX).
 
 
@@ -71,10 +74,10 @@ def write_at(fd: int, buffers: Sequence[Buffer], position: int) -> None:
         write_at(fd, rest, position)
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
+def replace_file(path: Path, data: bytes, *, sync: bool = False, mode: int = 0o644) -> None:
     """Replace a file atomically; with `sync`, the new content survives a power failure."""
     temporary = path.with_name(path.name + TEMPORARY)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         write_at(fd, [data], 0)
         if sync:
@@ -87,6 +90,21 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     os.replace(temporary, path)
     if sync:
         sync_directory(path.parent)
+
+
+def with_checksum(text: str) -> str:
+    """Append a line with the CRC-32C of the text."""
+    return f"{text}{_CHECKSUM}{crc32c(text.encode()):08x}\n"
+
+
+def verify_checksum(text: str) -> tuple[str, bool]:
+    """Return the text without its checksum, and whether it has one. Raises `ValueError` if the checksum is wrong."""
+    at = text.rfind(_CHECKSUM)
+    if at < 0:
+        return text, False
+    if text != with_checksum(text[:at]):
+        raise ValueError("the checksum is wrong")
+    return text[:at], True
 
 
 def close_all(descriptors: Iterable[int]) -> None:

@@ -26,6 +26,7 @@ from slackwater.broker.slices import Sliced, complete
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
+from slackwater.broker.storage.log.file_range import FileRange
 from slackwater.broker.storage.log.files import close_all, sync_directory
 from slackwater.broker.storage.log.pending_appends import AppendInfo, BatchWithOffset, PendingAppends
 from slackwater.broker.storage.log.producer_state import (
@@ -331,7 +332,8 @@ class PartitionLog:
         With `min_one` the first batch is returned even if it is larger than `max_bytes`.
         """
         start = self.find(offset)
-        return start if isinstance(start, Rejection) else self.read_at(start, max_bytes, min_one=min_one)
+        records = start if isinstance(start, Rejection) else self.read_at(start, max_bytes, min_one=min_one)
+        return memoryview(records.read(len(records))) if isinstance(records, FileRange) else records
 
     def find(self, offset: int) -> LogPosition | Rejection:
         """Find the batch that contains `offset`, or the next one; the end of the log if there is none."""
@@ -352,8 +354,10 @@ class PartitionLog:
                 return self._reject_damaged(error)
         return self.end_position
 
-    def read_at(self, start: LogPosition, max_bytes: int, *, min_one: bool = True) -> memoryview | Rejection:
-        """Read complete batches of one segment from a position that `find` returned."""
+    def read_at(
+        self, start: LogPosition, max_bytes: int, *, min_one: bool = True
+    ) -> memoryview | FileRange | Rejection:
+        """Read complete batches of one segment from a position that `find` returned; see `Segment.read`."""
         segment, position = start
         if position == segment.size or not (min_one or max_bytes > 0):
             return memoryview(b"")

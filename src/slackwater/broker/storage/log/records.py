@@ -34,7 +34,7 @@ from slackwater.wire.records.crc import crc32c
 
 _CRC_AT: Final = 17
 _CRC_ENDS_AT: Final = 21
-_RUN: Final = 64  # records whose lengths are compared at once
+_RUN: Final = 64  # records whose lengths are compared together
 _MAX_LOOP_BYTES: Final = 1 << 20
 _SLICE_RECORDS: Final = 1000  # a slice ends after this many records, or runs of records
 
@@ -105,7 +105,7 @@ def check_lengths(batch: RecordBatch, payload: bytes) -> Sliced[None]:
     """Raise `WireError` unless a decompressed payload has the number of records in its header.
 
     This runs for every produced record, so it reads only lengths. Neighbouring records often have the same length; then
-    the lengths of many are compared at once.
+    the lengths of many are compared together.
     """
     total = len(payload)
     at = size = steps = 0

@@ -3,7 +3,7 @@
 Invariants:
 - An append is one write after the last complete batch. If it fails, the file is truncated to its previous size. Bytes
   that cannot be truncated are harmless: the next append overwrites them, and nothing beyond `size` is read.
-- A read returns complete batches with one copy, from the page cache into the bytes of the response.
+- A read returns complete batches: few with one copy into the bytes of the response, many as a range of the file.
 - As in Kafka, an index entry is added before a batch if more than `index.interval.bytes` precede it since the last one.
 
 To find an offset, the offset index gives a batch at most one interval before it, and the search continues over batch
@@ -25,6 +25,7 @@ from slackwater.broker.storage.log.batch_headers import (
     iter_batch_headers,
 )
 from slackwater.broker.storage.log.config import MAX_UNCOMPRESSED_BYTES, LogConfig
+from slackwater.broker.storage.log.file_range import MIN_RANGE_BYTES, FileRange, OpenFile
 from slackwater.broker.storage.log.files import (
     LOG,
     OFFSET_INDEX,
@@ -49,6 +50,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_cached_reads",
+        "_file",
         "_index_interval_bytes",
         "_offset_index",
         "_time_index",
@@ -85,6 +87,7 @@ class Segment:
         self._index_interval_bytes = config.index_interval_bytes
         flags = os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0)
         self.fd = os.open(self.path(LOG), flags, 0o644)
+        self._file: OpenFile | None = OpenFile(self.fd)
         self._cached_reads: dict[int, int] = {}
         self.reset()
         if not create:
@@ -286,24 +289,29 @@ class Segment:
                 return header.position
         return None
 
-    def read(self, position: int, max_bytes: int, *, min_one: bool) -> memoryview:
+    def read(self, position: int, max_bytes: int, *, min_one: bool) -> memoryview | FileRange:
         """Read complete batches from `position`, at limit `max_bytes`; with `min_one` at least the first batch.
 
-        Raises `DamagedSegment` if no batch starts at `position`. As in Kafka, a damaged batch after the first may be
-        returned.
+        Many bytes are a range that is read when it is sent. Raises `DamagedSegment` if no batch starts at `position`.
+        As in Kafka, a damaged batch after the first may be returned.
         """
         left = self.size - position
-        data = memoryview(os.pread(self.fd, min(max(max_bytes, HEADER_BYTES), left), position))
+        wanted = min(max_bytes, left)
+        read_now = wanted if wanted < MIN_RANGE_BYTES else 0
+        data = memoryview(os.pread(self.fd, min(max(read_now, HEADER_BYTES), left), position))
         first_size = first_batch_size(data, left, partial(self.path, LOG), position)
         if max_bytes >= left:
             self._cache_read(self.next_offset, self.size)
-            return data
-        size = self._complete_bytes(position, max_bytes)
-        if not size and min_one:
-            size = first_size
-            if size > len(data):
-                data = memoryview(os.pread(self.fd, size, position))
-        return data[:size]
+            size = left
+        else:
+            size = self._complete_bytes(position, max_bytes)
+            if not size and min_one:
+                size = first_size
+        if size <= len(data):
+            return data[:size]
+        if size < MIN_RANGE_BYTES or self._file is None:
+            return memoryview(os.pread(self.fd, size, position))
+        return FileRange(self._file, position, size)
 
     def _complete_bytes(self, position: int, max_bytes: int) -> int:
         """Return how many bytes after `position` are complete batches within `max_bytes`."""
@@ -366,7 +374,6 @@ class Segment:
                 index.path = directory / index.path.name
 
     def close(self) -> None:
-        """Close the file."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        """Close the file, or leave that to the last range that is sent."""
+        self.fd = -1
+        self._file = None

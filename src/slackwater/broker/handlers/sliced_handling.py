@@ -1,4 +1,4 @@
-"""Requests whose handling may take long: it runs in slices, and an exception becomes an error response."""
+"""Handles one request in slices, for handling that may take long; an exception becomes an error response."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from slackwater.broker.handlers.handler import ErrorResponse, respond_failed
 from slackwater.broker.slices import Sliced
 
 
-def run(
+def handle_in_slices(
     broker: Broker,
     context: RequestContext,
     request: Any,

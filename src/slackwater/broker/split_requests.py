@@ -1,4 +1,4 @@
-"""Handles a large request in parts, one per iteration of the event loop, so that other clients do not wait for it.
+"""Splits a large request into parts, one per iteration of the event loop, so that other clients do not wait for it.
 
 Invariants:
 - A request is split only if its elements are independent of each other: the response of every part is that of the same

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slackwater.broker.large_requests import find_split, parts
+from slackwater.broker.split_requests import find_split, parts
 from slackwater.group.errors import Error
 from slackwater.wire.apis import PRODUCE, SYNC_GROUP, Api
 from slackwater.wire.messages.describe_configs import (

@@ -1,0 +1,1 @@
+"""What happens on a connection before its first request: TLS, SASL, limits."""
