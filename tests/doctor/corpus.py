@@ -8,7 +8,7 @@ Invariants:
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from slackwater.wire.internal_topics.consumer_offsets import GroupKey, decode_gr
 from tests.incidents import incidents_directory
 
 CORPUS: Final = incidents_directory()
+Damage = Callable[[list[str]], list[str]]
 _TIMESTAMPS: Final = (
     re.compile(r"^\[?(?P<day>\d{4}[-/]\d\d[-/]\d\d)[ T](?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),
     re.compile(r"^\[sarama\] (?P<day>\d{4}/\d\d/\d\d) (?P<time>\d\d:\d\d:\d\d)[,.](?P<part>\d{3})"),
@@ -60,17 +61,19 @@ def incidents() -> list[str]:
     return sorted(path.name for path in CORPUS.iterdir() if (path / "truth.json").exists())
 
 
-def read_incident(incident: str, sources: Iterable[str] = ("broker", "clients", "offsets")) -> list[Row]:
-    """An incident's rows, from some of its files."""
+def read_incident(
+    incident: str, sources: Iterable[str] = ("broker", "clients", "offsets"), damage: Damage | None = None
+) -> list[Row]:
+    """An incident's rows, from some of its files; `damage` returns the lines that are left of a file."""
     folder, selected = CORPUS / incident, set(sources)
     rows: list[dict[str, Any]] = []
     if "broker" in selected:
-        rows += _file_rows(folder / "broker.log")
+        rows += _file_rows(folder / "broker.log", damage)
     if "clients" in selected:
         for path in sorted((folder / "clients").iterdir()):
-            rows += _fill_names(_file_rows(path))
+            rows += _fill_names(_file_rows(path, damage))
     if "offsets" in selected:
-        rows += _records(folder / "consumer_offsets.jsonl")
+        rows += _records(folder / "consumer_offsets.jsonl", damage)
     return [read_row(row | {"cluster": incident}) for row in _fill_groups(rows)]
 
 
@@ -79,8 +82,13 @@ def read_log(name: str, lines: Iterable[str]) -> list[Row]:
     return [read_row(row) for row in _line_rows(name, lines)]
 
 
-def _file_rows(path: Path) -> list[dict[str, Any]]:
-    return _line_rows(path.name, path.read_text(errors="replace").splitlines())
+def _file_rows(path: Path, damage: Damage | None = None) -> list[dict[str, Any]]:
+    return _line_rows(path.name, _lines_of(path, damage))
+
+
+def _lines_of(path: Path, damage: Damage | None) -> list[str]:
+    lines = path.read_text(errors="replace").splitlines()
+    return lines if damage is None else damage(lines)
 
 
 def _line_rows(name: str, lines: Iterable[str]) -> list[dict[str, Any]]:
@@ -203,8 +211,8 @@ def _fill_groups(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    for position, line in enumerate(path.read_text().splitlines(), start=1):
+def _records(path: Path, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
+    for position, line in enumerate(_lines_of(path, damage), start=1):
         record = json.loads(line)
         if record["key"] is None:
             continue

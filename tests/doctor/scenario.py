@@ -2,7 +2,7 @@
 
 Invariants:
 - A method adds the rows of one source (`broker`, `log`, `record`); the test chooses the sources.
-- Times are seconds from the start of the scenario.
+- Times are seconds from the start of the scenario, which is in 2023: the rows of a log with dates.
 """
 
 from dataclasses import dataclass, field
@@ -15,6 +15,8 @@ from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import Verdict, diagnose_group
 from slackwater.group.events import EventKind, EventSource, GroupState, Trigger
+
+START_MS = 1_700_000_040_000  # a whole minute
 
 
 @dataclass
@@ -150,8 +152,12 @@ class Scenario:
 
     def around(self, kind: str, at: float, **detail: Any) -> None:
         """A row that belongs to no group."""
-        self.cluster.append(Row(round(at * 1000), kind, EventSource.BROKER_LOG, detail=SingleRowDetail(detail)))
+        self.cluster.append(
+            Row(START_MS + round(at * 1000), kind, EventSource.BROKER_LOG, detail=SingleRowDetail(detail))
+        )
 
     def _row(self, kind: str, at: float, source: str, columns: dict[str, Any]) -> Row:
         detail = {name: value for name, value in (columns.pop("detail", None) or {}).items() if value is not None}
-        return Row(round(at * 1000), kind, source, group=self.group, detail=SingleRowDetail(detail), **columns)
+        return Row(
+            START_MS + round(at * 1000), kind, source, group=self.group, detail=SingleRowDetail(detail), **columns
+        )

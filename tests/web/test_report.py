@@ -111,14 +111,45 @@ def test_secondary_members_and_alternatives_are_shown() -> None:
     )
     page = report([verdict])
     assert "Overloaded by the partitions they took over: other." in page
-    assert "Also: rolling restart (caused by other)." in page
-    assert "Other possible causes: crash loop." in page
+    assert "Also: members were restarted one after another (caused by other): 1 member left and came back;" in page
+    assert "Other possible causes: crash loop (look at the exit codes and restart counts of the processes)." in page
+
+
+def test_settings_name_their_place_and_library() -> None:
+    page = report([unhealthy()])
+    assert "In the configuration of every consumer of the group; restart them:" in page
+    assert "The client library is not known; settings as for Java." in page
+    assert "Setting names are those of java." in report([replace(unhealthy(), library="java")])
+
+
+def test_page_says_when_and_why_nothing_is_to_do() -> None:
+    verdict = replace(unhealthy(), incident_began_ms=BEGAN_MS, incident_ended_ms=BEGAN_MS + 500_000)
+    page = report([replace(verdict, no_action="members were added")])
+    assert "When: 2025-11-16 00:00:00 to 00:08:20 UTC; the last line about any group is 100 s later." in page
+    assert "<b>Nothing to do</b>: members were added." in page
 
 
 def test_expected_change_has_a_timeline() -> None:
     page = report([replace(unhealthy(), cause="scale_out", action_needed=False, storm=False)])
     assert "1 group, none needs action." in page
     assert page.count('id="timeline-') == 1
+
+
+@pytest.mark.parametrize(
+    ("headline", "shown"),
+    [
+        ("slow-1, slow-2: joined or left 4 times", ">slow-1, slow-2: joined or left 4 times."),
+        ("a rebalance is open for 75 s, waiting for b", ">A rebalance is open for 75 s, waiting for b."),
+    ],
+)
+def test_names_keep_their_case_at_the_start(headline: str, shown: str) -> None:
+    assert shown in report([replace(unhealthy(), headline=headline)])
+
+
+def test_few_rebalances_are_no_storm() -> None:
+    assert "poll delay · storm" in report([unhealthy()])
+    assert "poll delay · it recurs" in report([replace(unhealthy(), rebalances=2)])
+    assert "poll delay</span>" in report([replace(unhealthy(), storm=False)])
 
 
 def test_unknown_cause_is_not_called_healthy() -> None:

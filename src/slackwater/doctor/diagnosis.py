@@ -1,7 +1,7 @@
 """The doctor's request, its result, and the exit code of the result.
 
 Invariants:
-- A group that needs action decides the exit code, then a group with an unknown cause.
+- A group that needs action decides the exit code, then a group with an unknown cause or a failure that was read alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,6 @@ from slackwater.doctor.verdict import UNKNOWN, Verdict
 HEALTHY: Final = 0
 ACTION_NEEDED: Final = 1
 UNKNOWN_CAUSE: Final = 2
-BAD_INPUT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class DiagnosisRequest:
     zone: str = "UTC"
     zones: Mapping[str, str] = field(default_factory=dict)
     """Time zones of timestamps without one, by a part of the file's path; `zone` applies to all other files."""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client settings for the live cluster, under Kafka's names."""
     with_timeline: bool = True
     """Verdicts include single rebalances, minutes and member timelines."""
@@ -55,6 +54,6 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
 
 
 def _code(verdict: Verdict) -> int:
-    if verdict.cause == UNKNOWN:
+    if verdict.cause == UNKNOWN or verdict.partial:
         return UNKNOWN_CAUSE
     return ACTION_NEEDED if verdict.action_needed else HEALTHY

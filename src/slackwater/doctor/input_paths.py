@@ -1,8 +1,10 @@
-"""Errors for paths of a history that cannot be read; the command line and the Spark job share them."""
+"""Errors for paths of a history that cannot be read; the command line and both jobs share them."""
 
 from collections.abc import Sequence
 
+from slackwater.doctor.diagnosis import DiagnosisRequest
 from slackwater.group.errors import UsageError
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 
 
 def missing_paths_error(paths: Sequence[str]) -> UsageError:
@@ -13,3 +15,29 @@ def missing_paths_error(paths: Sequence[str]) -> UsageError:
 def unreadable_path_error(path: str) -> UsageError:
     """Return the error for a path without read permission."""
     return UsageError(f"{path} is not readable for this user. Change its permissions, or run as another user.")
+
+
+def unreadable_file_error(path: str, reason: str | None) -> UsageError:
+    """Return the error for a file that could not be read."""
+    return UsageError(f"{path} could not be read: {reason}. Check that it exists and that this user may read it.")
+
+
+def damaged_file_error(path: str) -> UsageError:
+    """Return the error for a compressed file that ends too early or has other data."""
+    return UsageError(f"{path} is cut off or damaged. Copy it again, or decompress the part that is readable.")
+
+
+def no_events_error(request: DiagnosisRequest, unrecognized: Sequence[tuple[str, int, str]]) -> UsageError:
+    """Return the error for paths without an event of the request."""
+    return UsageError(_no_events(request, unrecognized))
+
+
+def _no_events(request: DiagnosisRequest, unrecognized: Sequence[tuple[str, int, str]]) -> str:
+    where = ", ".join(request.paths)
+    if request.groups or request.since_ms is not None or request.until_ms is not None:
+        return f"{where} has no events of the requested groups and time span. Request more, or name other paths."
+    if unrecognized:
+        file, lines, example = unrecognized[0]
+        return f"No line of {where} was understood. {file} has {lines} lines like Kafka's, for example: {example[:120]}"
+    advice = f"Name a broker's server.log, clients' logs or dumped {OFFSETS_TOPIC}."
+    return f"{where} has no lines about consumer groups. {advice}"

@@ -3,33 +3,48 @@
 Invariants:
 - Wrong setups come first, then faults, then expected changes. Among causes of one rank, the one that explains most
   comes first; the others are listed in `also`.
-- A group without findings is healthy only as far as the sources can show: a rejected join, for example, leaves no line
-  in a broker's log.
+- A failure that was read is never healthy: if no rule explains it, it is reported by itself, unsure (`partial`).
+- A group without findings is healthy only if its rows show that it worked, and only as far as the sources can show: a
+  rejected join, for example, leaves no line in a broker's log. Without such rows its cause is unknown.
 - A verdict is plain data; `to_json` contains all of it except the values for drawing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from slackwater.doctor.alerts.rules import REBALANCES_TOO_OFTEN, firing, measure
 from slackwater.doctor.causes.absences import read_absences
 from slackwater.doctor.causes.eager import STOP_THE_WORLD, stop_the_world
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, UNSURE, EvidenceLine, Finding, evidence, shown
+from slackwater.doctor.causes.known_bugs import bugs_like, known_bug
 from slackwater.doctor.causes.rules import BROKER, CAUSES, CLIENTS, RECORDS, RULES
+from slackwater.doctor.causes.single_failures import has_evidence_of_health, rebalance_without_reason, single_failure
 from slackwater.doctor.events.serialization import pickle_by_fields
-from slackwater.doctor.prescriptions import Prescription, prescribe
+from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.headlines import headline, no_action
+from slackwater.doctor.prescriptions import Prescription, check_version, for_library, prescribe
+from slackwater.doctor.prescriptions.libraries import OWN, SPARK, library_of
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, member_timelines
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats, lag_of, minutes
-from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance, episodes, find_rebalances
-from slackwater.group.events import EventKind
+from slackwater.doctor.timeline.rebalances import (
+    Episode,
+    RebalanceMode,
+    RecordedRebalance,
+    episodes,
+    find_rebalances,
+    rebalance_mode,
+)
+from slackwater.group.events import EventKind, EventSource
 
 HEALTHY: Final = "healthy"
 UNKNOWN: Final = "unknown"
 _MAX_ENTRIES: Final = 2_000
 """Maximum number of rebalances and minutes in a verdict: the last ones."""
-_NOT_IN_JSON: Final = ("cluster", "group", "recorded_rebalances", "minutes", "member_timelines")
+_MAX_CLIENT_LOGS: Final = 8
+"""Number of clients' logs in which the library is looked up."""
+_NOT_IN_JSON: Final = ("cluster", "group", "client_lines", "recorded_rebalances", "minutes", "member_timelines")
 _FIRST_KEYS: Final = (
     "cause",
     "action_needed",
@@ -45,9 +60,14 @@ _FIRST_KEYS: Final = (
 _NOT_VISIBLE: Final = (
     (
         "has_clients",
-        "brokers do not log joins rejected for lack of a common assignor; add the clients' logs",
+        "only the clients' logs show a rejected join; pass them, too",
     ),
     ("has_broker", "only the broker's log shows for certain which members were removed and why; add it"),
+)
+_WHO_LEFT: Final = "which member left and why; lines are missing, add the complete broker's log or the clients' logs"
+_WHY_REBALANCED: Final = "which member came or left; add the broker's log or the logs of the other clients"
+_NO_EVIDENCE: Final = (
+    "the input shows neither a failure nor a completed join, a generation or commits; add more of the logs"
 )
 
 
@@ -65,6 +85,8 @@ class Verdict:
     rebalances: int
     changes: int
     confidence: float
+    headline: str = ""
+    """One line with the figures that decide: `a: 9.5 s between polls, max.poll.interval.ms is 6 s (7 times)`."""
     evidence: tuple[EvidenceLine, ...] = ()
     secondary: tuple[str, ...] = ()
     also: tuple[Finding, ...] = ()
@@ -73,10 +95,15 @@ class Verdict:
     sources: tuple[str, ...] = ()
     began_ms: int = 0
     ended_ms: int = 0
+    incident_began_ms: int = 0
+    incident_ended_ms: int = 0
+    """The last event of the cause, or the end of the last rebalance that followed without a gap; 0 if unknown."""
     complete_since_ms: int = 0
     """Every generation from here on is accounted for; `__consumer_offsets` is compacted."""
     figures: dict[str, int] = field(default_factory=dict)
     prescriptions: tuple[Prescription, ...] = ()
+    no_action: str = ""
+    """Why nothing is to be done; empty if action is needed or it is unknown whether it is."""
     episodes: tuple[Episode, ...] = ()
     recorded_rebalances: tuple[RecordedRebalance, ...] = ()
     minutes: tuple[MinuteStats, ...] = ()
@@ -84,6 +111,12 @@ class Verdict:
     alerts: tuple[str, ...] = ()
     lag: LagEstimate | None = None
     """The largest lag and the part caused by rebalances; None if unknown."""
+    partial: bool = False
+    """A failure was read without what happened before and after: whether action is needed is unknown."""
+    client_lines: tuple[EvidenceLine, ...] = ()
+    """One line of each of a few clients' logs: they show which library wrote them."""
+    library: str | None = None
+    """The clients' library; None if unknown or mixed."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as plain values without single rebalances, minutes and member timelines."""
@@ -98,6 +131,10 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
     absences = read_absences(history)
     findings = [finding for rule in RULES if (finding := rule.check(history, absences)) is not None]
     findings = _drop_explained(findings)
+    if not findings and (failure := single_failure(history)) is not None:
+        findings = [failure]
+    if (bug := known_bug(history, findings)) is not None:
+        findings.append(bug)
     chosen = min(findings, key=_order, default=None) or _healthy(history)
     recorded = find_rebalances(history)
     # Without progress rows there is no lag, and the minutes are only for drawing.
@@ -107,16 +144,23 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
     also = tuple(finding for finding in findings if finding is not chosen and finding.cause != chosen.cause)
     alerts = tuple(alert.name for alert in firing(_measured(history, recorded)))
     definition = CAUSES[chosen.cause]
-    return Verdict(
+    is_avoidable = definition.avoidable and REBALANCES_TOO_OFTEN in alerts
+    action_needed = not chosen.partial and (definition.action_needed or is_avoidable)
+    found_episodes = tuple(episodes(recorded, chosen.cause, chosen.recurring, history.start_ended_ms))
+    began_ms, ended_ms = _incident(chosen, found_episodes)
+    is_stable = bool(recorded) and recorded[-1].completed and recorded[-1].ended_ms >= began_ms
+    verdict = Verdict(
         cluster=cluster,
         group=history.group,
         cause=chosen.cause,
-        action_needed=definition.action_needed or (definition.avoidable and REBALANCES_TOO_OFTEN in alerts),
+        action_needed=action_needed,
+        partial=chosen.partial,
         storm=chosen.recurring,
         culprits=chosen.culprits,
         rebalances=history.rebalance_count,
         changes=history.rebalance_count - sum(rebalance.follow_up for rebalance in recorded),
         confidence=round(chosen.confidence, 2),
+        headline=headline(chosen, history.rebalance_count),
         evidence=chosen.evidence,
         secondary=chosen.secondary,
         also=also,
@@ -125,30 +169,80 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         sources=tuple(sorted(history.sources)),
         began_ms=history.began_ms,
         ended_ms=history.ended_ms,
+        incident_began_ms=began_ms,
+        incident_ended_ms=ended_ms,
         complete_since_ms=history.complete_since_ms,
         figures=dict(chosen.figures),
-        prescriptions=_prescriptions(chosen, also),
-        episodes=tuple(episodes(recorded, chosen.cause, chosen.recurring, history.start_ended_ms)),
+        prescriptions=_prescriptions(history, chosen, also) if action_needed or chosen.partial else (),
+        no_action="" if action_needed or chosen.partial else no_action(chosen, is_stable=is_stable),
+        episodes=found_episodes,
         recorded_rebalances=tuple(recorded[-_MAX_ENTRIES:]) if with_timeline else (),
         minutes=tuple(by_minute[-_MAX_ENTRIES:]) if with_timeline else (),
         member_timelines=member_timelines(history, chosen.culprits) if with_timeline else (),
         alerts=alerts,
         lag=lag_of(by_minute),
     )
+    return with_library(replace(verdict, client_lines=_client_lines(history)) if verdict.prescriptions else verdict)
 
 
-def _prescriptions(chosen: Finding, also: Sequence[Finding]) -> tuple[Prescription, ...]:
+def with_library(verdict: Verdict) -> Verdict:
+    """Find the clients' library in the evidence, in other lines of the clients' logs, or in the kind of source."""
+    cited = [line for line in verdict.evidence if line.source == EventSource.CLIENT_LOG]
+    library = library_of(_texts(cited), heartbeats_between_messages="handler_blocks" in verdict.figures) or library_of(
+        _texts(verdict.client_lines)
+    )
+    files = {_file(line) for line in cited}
+    if library == OWN and library_of(_texts(line for line in verdict.client_lines if _file(line) in files)) == SPARK:
+        library = SPARK  # its member logs the consumer's lines, too
+    if library is None and EventSource.MEMBER in verdict.sources and EventSource.CLIENT_LOG not in verdict.sources:
+        library = "slackwater"  # no other client writes events
+    prescriptions = for_library(verdict.prescriptions, library, verdict.figures)
+    return replace(verdict, library=library, prescriptions=prescriptions)
+
+
+def _incident(chosen: Finding, found: Sequence[Episode]) -> tuple[int, int]:
+    """Return when the cause was first seen, and the last event or the end of the rebalances that followed it."""
+    times = [time_ms for time_ms in chosen.times if time_ms]
+    if not times:
+        return 0, 0
+    if chosen.figures.get("down_ms"):  # the times are the ends of the outages
+        times += [line.time_ms for line in chosen.evidence]
+    first, last = min(times), max(times)
+    return first, max([last, *(run.ended_ms for run in found if run.began_ms <= last and run.ended_ms >= first)])
+
+
+def _file(line: EvidenceLine) -> str:
+    return (line.where or "").rpartition(":")[0]
+
+
+def _texts(lines: Iterable[EvidenceLine]) -> list[str]:
+    return [line.line for line in lines if line.line]
+
+
+def _client_lines(history: GroupHistory) -> tuple[EvidenceLine, ...]:
+    first: dict[str | None, EvidenceLine] = {}
+    for row in history.rows:
+        is_client_line = row.source == EventSource.CLIENT_LOG and row.kind != OtherEventKind.CLIENT_SETTING
+        if is_client_line and row.file not in first and (line := evidence(row, row.kind)) is not None:
+            first[row.file] = line
+            if len(first) == _MAX_CLIENT_LOGS:
+                break
+    return tuple(first.values())
+
+
+def _prescriptions(history: GroupHistory, chosen: Finding, also: Sequence[Finding]) -> tuple[Prescription, ...]:
     """Prescribe for the cause, with the numbers of all findings."""
     figures = dict(chosen.figures)
     for finding in also:
         figures = {**finding.figures, **figures}
-    prescriptions = prescribe(chosen.cause, figures)
+    is_cooperative = rebalance_mode(history) in (RebalanceMode.COOPERATIVE, RebalanceMode.INCREMENTAL)
+    prescriptions = prescribe(chosen.cause, figures, is_cooperative=is_cooperative)
     if CAUSES[chosen.cause].action_needed and any(finding.cause == STOP_THE_WORLD for finding in also):
         known = {item.what for item in prescriptions}
         extra = [item for item in prescribe(STOP_THE_WORLD, figures) if item.what not in known]
-        last = len(prescriptions)
-        prescriptions += tuple(replace(item, order=last + at) for at, item in enumerate(extra, start=1))
-    return prescriptions
+        prescriptions += tuple(extra)
+    bugs = [check_version(bug.advice(), bug.name) for bug in bugs_like(chosen.cause, history)]
+    return tuple(replace(item, order=order) for order, item in enumerate([*prescriptions, *bugs], start=1))
 
 
 def _measured(history: GroupHistory, rebalances: Sequence[RecordedRebalance]) -> dict[str, float]:
@@ -183,5 +277,31 @@ def _missing(history: GroupHistory, chosen: Finding) -> tuple[str, ...]:
 
 
 def _healthy(history: GroupHistory) -> Finding:
+    if not has_evidence_of_health(history):
+        return Finding(UNKNOWN, (), (), UNSURE, missing=(_NO_EVIDENCE,))
+    if (shrunk := history.shrunk) is not None:
+        before, after = shrunk
+        return Finding(
+            UNKNOWN,
+            (),
+            (after.time_ms,),
+            UNSURE,
+            evidence=shown([evidence(after.row, f"{after.members} members are left of {before.members}")]),
+            missing=(_WHO_LEFT,),
+            alternatives=("scale_in", "crash"),
+            headline=f"generation {after.number} has {after.members} members, the one before had {before.members}; "
+            "no line says who left",
+        )
+    if (row := rebalance_without_reason(history)) is not None:
+        return Finding(
+            UNKNOWN,
+            (),
+            (row.time_ms,),
+            UNSURE,
+            evidence=shown([evidence(row, "the client gave up its partitions and joined again")]),
+            missing=(_WHY_REBALANCED,),
+            alternatives=("scale_out", "scale_in", "rolling_restart", "shared_group_id"),
+            headline="the group rebalanced; the lines of this client do not show why",
+        )
     missing = tuple(text for source, text in _NOT_VISIBLE if not getattr(history, source))
     return Finding(HEALTHY, (), (), LIKELY if missing else CERTAIN, missing=missing)

@@ -4,27 +4,58 @@ Invariants:
 - The page is self-contained: styles, script and data are in it, and it opens without a network.
 - Text from logs is escaped, for HTML and as on a terminal (control characters, bidirectional formatting). Data for the
   script cannot end the script element.
+- A group begins with its headline and figures. The lines of the group's own library are open, those of others folded.
+- The colours of a timeline agree with the verdict.
 - Groups that need action come first, then other findings; healthy groups get one line each.
 - Lines that were not recognised, and sources that would make a verdict more certain, are listed.
 """
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from html import escape as escape_html
 from importlib.resources import files
 from typing import Any, Final
 
 from slackwater.doctor.causes.finding import EvidenceLine
 from slackwater.doctor.causes.rules import CAUSES
-from slackwater.doctor.prescriptions import Prescription
-from slackwater.doctor.timeline.member_timelines import MemberTimeline
+from slackwater.doctor.events.row_predicates import is_close_reason
+from slackwater.doctor.events.times import shown_time
+from slackwater.doctor.history.files import display_name
+from slackwater.doctor.history.lines import SHOWN_CHARACTERS
+from slackwater.doctor.prescriptions import Prescription, place_to_paste, settings_note
+from slackwater.doctor.prescriptions.libraries import BROKER, UNKNOWN_LIBRARY
+from slackwater.doctor.timeline.member_timelines import MemberTimeline, TimelineMarker
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
+from slackwater.doctor.verdict_text import also_found, incident_time, other_causes, recurrence
 from slackwater.escaping import escape_line
 from slackwater.version import __version__
 
+_TONES: Final = {
+    "poll_timeout": "slow",
+    "rebalance_timeout": "slow",
+    "sync_timeout": "slow",
+    "session_timeout": "expired",
+    "member_join": "joined",
+    "member_leave": "left",
+    "admin_removal": "left",
+    "instance_conflict": "conflict",
+    "static_changed": "conflict",
+    "protocol_change": "conflict",
+    "subscription_change": "data",
+    "pattern_matched": "data",
+    "partitions_added": "data",
+    "topic_deleted": "data",
+    "leader_rejoin": "data",
+    "coordinator_failover": "broker",
+}
+"""The colour of a rebalance by its trigger, as classes of page.css."""
+_OVERRUNS: Final = frozenset({"poll_delay", "kip848_poll_delay"})
+_CONFLICTS: Final = frozenset({"instance_id_conflict"})
+_REMOVALS: Final = frozenset({"left", "expired", "other"})
+"""Colours of the removal of a member, whose reason other sources may show."""
+_REPLACED: Final = "was replaced"
 _LEGEND: Final = (
     ("joined", "member joined"),
     ("left", "member left"),
@@ -32,8 +63,9 @@ _LEGEND: Final = (
     ("expired", "session expired"),
     ("data", "topics or subscription changed"),
     ("conflict", "error or conflict"),
-    ("follow", "follow-up of a cooperative rebalance"),
+    ("follow", "second step of a cooperative rebalance"),
     ("broker", "coordinator moved or restarted"),
+    ("other", "reason not recorded"),
 )
 
 
@@ -44,7 +76,7 @@ def report(
     ordered = sorted(verdicts, key=_report_order)
     unhealthy = [verdict for verdict in ordered if verdict.cause != "healthy"]
     healthy = [verdict for verdict in ordered if verdict.cause == "healthy"]
-    body = [_head(title, ordered), *(_group(verdict, at) for at, verdict in enumerate(unhealthy))]
+    body = [_head(title, ordered), *(_group(verdict, at, verdicts) for at, verdict in enumerate(unhealthy))]
     if healthy:
         body.append(_healthy(healthy))
     if unrecognized:
@@ -102,18 +134,22 @@ def _head(title: str, verdicts: Sequence[Verdict]) -> str:
     return f'<h1>{_text(title)}</h1><p class="faint">{_text(summary)}</p>'
 
 
-def _group(verdict: Verdict, at: int) -> str:
+def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
+    when = incident_time(verdict, verdicts)
     where = f'<span class="faint">{_text(verdict.cluster)}</span>' if verdict.cluster else ""
     culprits = f" Caused by <b>{_text(', '.join(verdict.culprits))}</b>." if verdict.culprits else ""
     parts = [
         f'<section class="group"><div class="heading"><h2>{_text(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
+        f'<p class="headline">{_text(_sentence(verdict.headline))}</p>' if verdict.headline else "",
+        f'<p class="faint">When: {_text(when)}.</p>' if when else "",
+        _figures(verdict),
         f"<p>{_text(_sentence(CAUSES[verdict.cause].summary))}{culprits}</p>",
         _related(verdict),
-        _figures(verdict),
-        _evidence(verdict.evidence),
         _missing(verdict.missing),
-        "<h3>What happened</h3>" + _lag(verdict) + _legend() + f'<div id="timeline-{at}"></div>',
-        _prescriptions(verdict.prescriptions),
+        _evidence(verdict.evidence),
+        f"<p><b>Nothing to do</b>: {_text(verdict.no_action)}.</p>" if verdict.no_action else "",
+        _prescriptions(verdict),
+        "<h3>What happened</h3>" + _lag(verdict) + _legend(verdict) + f'<div id="timeline-{at}"></div>',
         _episodes(verdict.episodes),
         _rebalance_table(verdict.recorded_rebalances),
         "</section>",
@@ -123,21 +159,24 @@ def _group(verdict: Verdict, at: int) -> str:
 
 def _related(verdict: Verdict) -> str:
     """Secondary members, other findings, alternatives and alerts."""
-    also = ", ".join(
-        _named(finding.cause) + (f" (caused by {', '.join(finding.culprits)})" if finding.culprits else "")
-        for finding in verdict.also
-    )
     shown = (
         ("Overloaded by the partitions they took over", ", ".join(verdict.secondary)),
-        ("Also", also),
-        ("Other possible causes", ", ".join(map(_named, verdict.alternatives))),
+        *(("Also", also_found(verdict, finding)) for finding in verdict.also),
+        ("Other possible causes", ", ".join(map(_named, other_causes(verdict)))),
         ("Alerts", ", ".join(verdict.alerts)),
     )
     return "".join(f'<p class="faint">{name}: {_text(text)}.</p>' for name, text in shown if text)
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    """Return a text as a sentence; a name at its start stays as it is."""
+    names, colon, _ = text.partition(": ")
+    are_names = colon and all(" " not in name for name in names.split(", "))
+    return f"{text}." if are_names else f"{text[0].upper()}{text[1:]}."
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _named(cause: str) -> str:
@@ -146,20 +185,23 @@ def _named(cause: str) -> str:
 
 def _badge(verdict: Verdict) -> str:
     tone = "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" else "calm"
-    name = _named(verdict.cause) + (" · storm" if verdict.storm else "")
+    name = _named(verdict.cause) + (
+        f" · {again.removeprefix('a rebalance ')}" if (again := recurrence(verdict)) else ""
+    )
     return f'<span class="badge {tone}">{_text(name)}</span>'
 
 
 def _figures(verdict: Verdict) -> str:
     stopped_s = sum(episode.stopped_ms for episode in verdict.episodes) / 1000
     hours = max(verdict.ended_ms - verdict.began_ms, 1) / 3_600_000
-    shown = [
-        (f"{verdict.rebalances:,}", "rebalances"),
-        (f"{verdict.changes:,}", "changes"),
-        (f"{verdict.rebalances / hours:,.1f}" if hours >= 1 / 6 else "–", "per hour"),
-        (f"{stopped_s:,.0f} s" if stopped_s else "–", "rebalancing"),
-        (f"{verdict.confidence:.0%}", "confidence"),
-    ]
+    shown = [(f"{verdict.rebalances:,}", "rebalance" if verdict.rebalances == 1 else "rebalances")]
+    if verdict.changes != verdict.rebalances:
+        shown.append((f"{verdict.changes:,}", "without second steps of cooperative changes"))
+    if verdict.rebalances and hours >= 1 / 6:
+        shown.append((f"{verdict.rebalances / hours:,.1f}", "per hour"))
+    if stopped_s >= 1:
+        shown.append((f"{stopped_s:,.0f} s", "spent rebalancing"))
+    shown.append((f"{verdict.confidence:.0%}", "confidence"))
     return '<div class="figures">' + "".join(f"<div><b>{a}</b><span>{b}</span></div>" for a, b in shown) + "</div>"
 
 
@@ -168,10 +210,19 @@ def _evidence(lines: Sequence[EvidenceLine]) -> str:
         return ""
     rows = "".join(
         f'<li><b>{_text(line.what)}</b><span class="where">{_text(_when(line.time_ms))} · '
-        f"{_text(line.where or line.source)}</span>{_text(line.line or '')}</li>"
+        f"{_text(line.where or line.source)}</span>{_cited(line.line or '')}</li>"
         for line in lines
     )
     return f'<h3>Evidence</h3><ul class="evidence">{rows}</ul>'
+
+
+def _cited(line: str) -> str:
+    """Return a log line; JSON of an event or record is folded, because the sentence above it says the same."""
+    if len(line) >= SHOWN_CHARACTERS:
+        line = line[: SHOWN_CHARACTERS - 1] + "…"
+    if line.startswith("{"):
+        return f"<details><summary>as recorded</summary><code>{_text(line)}</code></details>"
+    return f"<code>{_text(line)}</code>" if line else ""
 
 
 def _lag(verdict: Verdict) -> str:
@@ -195,35 +246,53 @@ def _missing(missing: Sequence[str]) -> str:
     return "".join(f'<p class="faint">Not certain: {_text(text)}.</p>' for text in missing)
 
 
-def _legend() -> str:
-    shown = "".join(f'<span><i style="background:var(--{tone})"></i>{_text(text)}</span>' for tone, text in _LEGEND)
-    return f'<div class="legend">{shown}</div>'
-
-
-def _prescriptions(prescriptions: Sequence[Prescription]) -> str:
-    if not prescriptions:
-        return ""
-    return (
-        f'<h3>What to do, in this order</h3><ol class="prescriptions">{"".join(map(_prescription, prescriptions))}</ol>'
+def _legend(verdict: Verdict) -> str:
+    """The colours that the timeline has."""
+    used = {_tone(verdict, rebalance) for rebalance in verdict.recorded_rebalances}
+    used |= {_mark_tone(verdict, timeline, mark) for timeline in verdict.member_timelines for mark in timeline.marks}
+    shown = "".join(
+        f'<span><i style="background:var(--{tone})"></i>{_text(text)}</span>' for tone, text in _LEGEND if tone in used
     )
+    return f'<div class="legend">{shown}</div>' if shown else ""
 
 
-def _prescription(prescription: Prescription) -> str:
-    texts = [f"<li>{_text(prescription.what)}"]
+def _prescriptions(verdict: Verdict) -> str:
+    if not verdict.prescriptions:
+        return ""
+    items = "".join(_prescription(prescription, verdict.library) for prescription in verdict.prescriptions)
+    note = ""
+    if any(prescription.properties.keys() - {BROKER} for prescription in verdict.prescriptions):
+        note = f'<p class="faint">{_text(_sentence(settings_note(verdict.library)))}</p>'
+    return f'<h3>What to do, in this order</h3><ol class="prescriptions">{items}</ol>{note}'
+
+
+def _prescription(prescription: Prescription, library: str | None) -> str:
+    texts = [f"<li><b>{_text(_capitalized(prescription.what))}</b>"]
     if prescription.optional:
         texts.append(' <span class="faint">(optional)</span>')
+    shown = (library or UNKNOWN_LIBRARY, BROKER)
+    opened = {name: lines for name, lines in prescription.properties.items() if name in shown}
+    folded = {name: lines for name, lines in prescription.properties.items() if name not in opened}
+    if opened:
+        texts.append(f'<p class="faint">{_text(_capitalized(place_to_paste(prescription)))}:</p>')
+    texts.append(_to_paste(opened))
+    if folded:
+        texts.append(f"<details><summary>other client libraries</summary>{_to_paste(folded)}</details>")
     if prescription.cost not in ("", "none"):
         texts.append(f'<p class="faint">Cost: {_text(prescription.cost)}</p>')
     texts += [f'<p class="faint">Caution: {_text(text)}</p>' for text in prescription.caution]
-    if prescription.properties:
-        blocks = (
-            f"<dt>{_text(library)}</dt><dd><pre>{chr(10).join(map(_text, lines))}</pre></dd>"
-            for library, lines in prescription.properties.items()
-        )
-        texts.append(f'<dl class="paste">{"".join(blocks)}</dl>')
     if prescription.cites:
         texts.append(f'<p class="faint">See {_text("; ".join(prescription.cites))}.</p>')
     return "".join(texts) + "</li>"
+
+
+def _to_paste(properties: Mapping[str, Sequence[str]]) -> str:
+    """Lines of several libraries."""
+    blocks = (
+        f"<dt>{_text(library)}</dt><dd><pre>{chr(10).join(map(_text, lines))}</pre></dd>"
+        for library, lines in properties.items()
+    )
+    return f'<dl class="paste">{"".join(blocks)}</dl>' if properties else ""
 
 
 def _episodes(episodes: Sequence[Episode]) -> str:
@@ -232,7 +301,7 @@ def _episodes(episodes: Sequence[Episode]) -> str:
     rows = "".join(
         f"<tr><td>{_text(episode.kind)}</td><td>{_text(_when(episode.began_ms))}</td>"
         f'<td>{_text(_lasted(episode.ended_ms - episode.began_ms))}</td><td class="number">{episode.rebalances:,}</td>'
-        f"<td>{_text(', '.join(f'{name} × {count}' for name, count in episode.triggers))}</td></tr>"
+        f"<td>{_text(', '.join(f'{_named(name)} × {count}' for name, count in episode.triggers))}</td></tr>"
         for episode in episodes
     )
     return _table("Episodes", ("kind", "from", "duration", "rebalances", "triggers"), rows)
@@ -246,11 +315,16 @@ def _rebalance_table(rebalances: Sequence[RecordedRebalance]) -> str:
         f"<td>{_text(_lasted(rebalance.duration_ms))}</td><td>{_text(rebalance.trigger or '?')}"
         f"{' (follow-up)' if rebalance.follow_up else ''}</td><td>{_text(rebalance.culprit or '')}</td>"
         f"<td>{_count(rebalance.members_before)} → {_count(rebalance.members_after)}</td>"
-        f'<td class="faint">{_text(rebalance.evidence or "")}</td></tr>'
+        f'<td class="faint">{_text(_source_of(rebalance.evidence or ""))}</td></tr>'
         for rebalance in rebalances[-200:]
     )
     names = ("generation", "from", "duration", "trigger", "caused by", "members", "evidence")
     return f"<details><summary>All rebalances</summary>{_table('', names, rows)}</details>"
+
+
+def _source_of(evidence: str) -> str:
+    """Return the file of a log line; its position in the file is not its line number."""
+    return display_name(evidence.rpartition(":")[0]) if evidence.startswith("file:") else evidence
 
 
 def _healthy(verdicts: Sequence[Verdict]) -> str:
@@ -302,16 +376,41 @@ def _timeline(verdict: Verdict) -> dict[str, Any]:
                 "from_ms": rebalance.began_ms,
                 "to_ms": rebalance.ended_ms,
                 "generation": rebalance.generation,
-                "trigger": "cooperative_followup" if rebalance.follow_up else rebalance.trigger,
+                "tone": _tone(verdict, rebalance),
                 "failed": not rebalance.completed,
                 "title": _rebalance_title(rebalance),
             }
             for rebalance in verdict.recorded_rebalances
         ],
-        "timelines": [_timeline_data(timeline) for timeline in verdict.member_timelines],
+        "timelines": [_timeline_data(verdict, timeline) for timeline in verdict.member_timelines],
         "frequency": [[minute.began_ms, minute.began_ms + MINUTE_MS, minute.rebalances] for minute in verdict.minutes],
         "lag": _curve(verdict.minutes),
     }
+
+
+def _tone(verdict: Verdict, rebalance: RecordedRebalance) -> str:
+    """Return the colour of a rebalance; the verdict knows the reason of a removal, whichever source reported it."""
+    if rebalance.follow_up:
+        return "follow"
+    tone = _TONES.get(rebalance.trigger or "", "other")
+    if tone in _REMOVALS and verdict.cause in _OVERRUNS and rebalance.culprit in verdict.culprits:
+        return "slow"
+    if rebalance.trigger == "static_changed" and not _has_conflict(verdict):
+        return "joined"
+    return tone
+
+
+def _mark_tone(verdict: Verdict, timeline: MemberTimeline, mark: TimelineMarker) -> str:
+    """Return the colour of a member's marker, in agreement with the verdict."""
+    if mark.kind in _REMOVALS and verdict.cause in _OVERRUNS and timeline.culprit and not is_close_reason(mark.what):
+        return "slow"
+    if mark.what.startswith(_REPLACED) and not _has_conflict(verdict):
+        return "joined"
+    return mark.kind
+
+
+def _has_conflict(verdict: Verdict) -> bool:
+    return not _CONFLICTS.isdisjoint({verdict.cause, *(finding.cause for finding in verdict.also)})
 
 
 def _curve(minutes: Sequence[MinuteStats]) -> list[list[int]]:
@@ -335,7 +434,7 @@ def _rebalance_title(rebalance: RecordedRebalance) -> str:
     )
 
 
-def _timeline_data(timeline: MemberTimeline) -> dict[str, Any]:
+def _timeline_data(verdict: Verdict, timeline: MemberTimeline) -> dict[str, Any]:
     return {
         "name": escape_line(timeline.name),
         "note": None if timeline.host is None else escape_line(timeline.host),
@@ -345,7 +444,11 @@ def _timeline_data(timeline: MemberTimeline) -> dict[str, Any]:
             for span in timeline.spans
         ],
         "marks": [
-            {"time_ms": marker.time_ms, "kind": marker.kind, "title": escape_line(marker.what)}
+            {
+                "time_ms": marker.time_ms,
+                "kind": _mark_tone(verdict, timeline, marker),
+                "title": escape_line(marker.what),
+            }
             for marker in timeline.marks
         ],
     }
@@ -355,7 +458,7 @@ def _timeline_data(timeline: MemberTimeline) -> dict[str, Any]:
 
 
 def _when(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return shown_time(time_ms).partition(".")[0] or "(no time)"
 
 
 def _lasted(ms: int) -> str:

@@ -3,22 +3,13 @@
  * timeline(element, data) draws into the element and redraws on zoom. Times are milliseconds since 1970.
  *   data.from_ms, data.to_ms
  *   data.episodes    [{from_ms, to_ms, kind, title}]
- *   data.rebalances  [{from_ms, to_ms, generation, trigger, culprit, failed, title}]
+ *   data.rebalances  [{from_ms, to_ms, generation, tone, failed, title}], tone is a class of page.css
  *   data.timelines   [{name, note, culprit, spans: [{from_ms, to_ms, kind, title}], marks: [{time_ms, kind, title}]}]
  *   data.frequency   [[from_ms, to_ms, rebalances]]                 optional
  *   data.lag         [[time_ms, records, of them by rebalances]]    optional
  * Wheel zooms at the pointer, dragging moves, a double click shows everything again; + - 0 and the arrow keys do the same.
  */
 "use strict";
-
-const TRIGGER_HUES = {
-  poll_timeout: "slow", rebalance_timeout: "slow", sync_timeout: "slow",
-  session_timeout: "expired",
-  member_join: "joined", member_leave: "left", admin_removal: "left",
-  instance_conflict: "conflict", static_changed: "conflict", protocol_change: "conflict",
-  subscription_change: "data", pattern_matched: "data", partitions_added: "data", topic_deleted: "data",
-  leader_rejoin: "data", cooperative_followup: "follow", coordinator_failover: "broker",
-};
 
 function timeline(element, data) {
   const NS = "http://www.w3.org/2000/svg";
@@ -102,7 +93,7 @@ function timeline(element, data) {
     }
     let last = -1e9;
     for (const rebalance of data.rebalances.filter(isVisible)) {
-      const hue = TRIGGER_HUES[rebalance.trigger] || "other";
+      const hue = rebalance.tone;
       svg.append(bar(rebalance, y + 14, height - y - 24, { class: "rebalance " + hue + (rebalance.failed ? " failed" : ""), rx: 0 }));
       const at = x(clamp(rebalance.from_ms));
       if (at - last > 26) {

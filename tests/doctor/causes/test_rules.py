@@ -396,6 +396,19 @@ def test_fenced_request_is_an_instance_id_conflict() -> None:
     assert set(verdict.culprits) == {"i1", "c1", "copy"}
 
 
+def test_conflict_names_the_id_its_clients_and_their_hosts() -> None:
+    scenario = static_group()
+    for at, client in ((20, "c1"), (30, "copy")):
+        old, new = scenario.replace("i1", at)
+        scenario.broker(EventKind.MEMBER_FENCED, at + 0.3, member=old, instance="i1", detail={"operation": "heartbeat"})
+        host = {"host": "/10.0.0.7"} if client == "copy" else {}
+        scenario.log(client, EventKind.REBALANCE_COMPLETED, at + 1, instance="i1", member=new, **host)
+    assert scenario.verdict().headline == (
+        "i1: this group.instance.id is used by two running processes, clients c1 and copy on /10.0.0.7 "
+        "(they replaced each other 2 times)"
+    )
+
+
 def test_repeated_replacement_is_not_surely_a_deploy() -> None:
     scenario = static_group()
     for at in (20, 30, 40):

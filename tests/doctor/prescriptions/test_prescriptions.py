@@ -3,12 +3,18 @@
 import pytest
 
 from slackwater.doctor.causes.rules import CAUSES
-from slackwater.doctor.prescriptions import prescribe
+from slackwater.doctor.prescriptions import (
+    for_library,
+    lines_to_paste,
+    place_to_paste,
+    prescribe,
+    settings_note,
+)
 from slackwater.doctor.prescriptions.libraries import PROPERTIES, library_of
 from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, measured, round_up, seconds, with_margin
-from slackwater.doctor.prescriptions.remedies import REMEDIES
+from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, REMEDIES
 
-LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka", "sarama", "kafkajs", "slackwater")
+LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka", "sarama", "kafkajs", "slackwater", "spark")
 
 
 def test_poll_limit_is_above_the_longest_batch() -> None:
@@ -51,7 +57,13 @@ def test_limit_is_based_on_the_percentile_of_many_batches() -> None:
 
 
 def test_measured_times_are_rounded() -> None:
-    assert [measured(value) for value in (731, 3_004, 12_345, 900_000)] == ["0.7 s", "3.0 s", "12 s", "15 min"]
+    assert [measured(value) for value in (731, 3_004, 12_345, 900_000, 7_239_000)] == [
+        "0.7 s",
+        "3.0 s",
+        "12 s",
+        "15 min",
+        "121 min",
+    ]
 
 
 def test_unmeasured_values_are_left_out() -> None:
@@ -64,6 +76,11 @@ def test_unmeasured_values_are_left_out() -> None:
 def test_session_timeout_is_within_the_broker_limit() -> None:
     prescriptions = prescribe("session_expiry", {"session_ms": 45_000, "pause_ms": 7_200_000})
     assert prescriptions[0].settings["session.timeout.ms"] == "1800000"
+
+
+def test_unknown_session_timeout_is_not_lowered() -> None:
+    settings = prescribe("rolling_restart", {"restart_ms": 1_000})[0].settings
+    assert settings["session.timeout.ms"] == "45000"
 
 
 def test_conflicting_remedies_have_a_caution() -> None:
@@ -166,12 +183,90 @@ def test_start_in_one_rebalance_needs_nothing() -> None:
     assert several_rebalances[0].settings == {"group.initial.rebalance.delay.ms": "6000"}
 
 
-def test_default_poll_records_are_mentioned() -> None:
+def test_unknown_poll_records_are_a_part_of_the_present_value() -> None:
     figures = {"limit_ms": 4_000, "longest_ms": 8_000}
-    assert (
-        "computed from the default of 500; if yours differs, use 33% of it" in prescribe("poll_delay", figures)[0].what
-    )
-    assert "computed" not in prescribe("poll_delay", figures | {"poll_records": 100})[0].what
+    first = prescribe("poll_delay", figures)[0]
+    assert ": 33 % of the present value (" in first.what
+    assert first.settings == {"max.poll.records": "33 % of the present value"}
+    assert first.percent == {"max.poll.records": 33}
+    assert first.properties["java"] == ("max.poll.records=<33 % of the present value>",)
+    assert prescribe("poll_delay", figures | {"poll_records": 100})[0].settings == {"max.poll.records": "33"}
+
+
+def test_percentage_of_the_records_is_explained() -> None:
+    first = prescribe("poll_delay", {"limit_ms": 5_000, "longest_ms": 6_779})[0]
+    assert first.what.endswith("49 % of the present value (6.8 s must fit into 5 s with a third of it as a margin)")
+
+
+def test_librdkafka_gets_no_setting_for_records_per_poll() -> None:
+    for figures in ({}, {"limit_ms": 4_000, "longest_ms": 8_000}):
+        first = for_library(for_library(prescribe("poll_delay", figures), "librdkafka", {}), "librdkafka", {})[0]
+        assert first.what.startswith("handle fewer messages per consume() call, so that")
+        assert first.what.count("with poll(), which returns one message at a time, only") == 1
+        assert "measure it first" not in first.what
+        assert lines_to_paste(first, "librdkafka") == ()
+
+
+def test_unknown_library_gets_both_deploys_of_java() -> None:
+    first = for_library(prescribe("scale_out", {}), None, {})[0]
+    assert lines_to_paste(first, None) == first.properties["java"]
+    assert "deploy" in lines_to_paste(first, None)[0]
+    assert settings_note(None) == "the client library is not known; settings as for Java"
+
+
+@pytest.mark.parametrize(
+    ("cause", "place"),
+    [
+        ("poll_delay", "in the configuration of every consumer of the group; restart them"),
+        ("startup_herd", "in the configuration of every broker; restart them"),
+        ("kip848_session_expiry", "as a command on any machine that reaches the broker; no restart"),
+        ("instance_id_conflict", "in the configuration of each process, with a value of its own; restart it"),
+        ("crash", ""),
+    ],
+)
+def test_place_to_paste_is_named(cause: str, place: str) -> None:
+    figures = {"limit_ms": 4_000, "longest_ms": 8_000, "spread_ms": 4_000, "pause_ms": 8_000, "session_ms": 4_000}
+    assert place_to_paste(prescribe(cause, figures)[0]) == place
+
+
+def test_one_record_per_poll_is_not_lowered() -> None:
+    prescriptions = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 8_000, "poll_records": 1})
+    assert not any("max.poll.records" in item.settings for item in prescriptions)
+    assert prescriptions[0].order == 1
+
+
+def test_cooperative_group_is_not_told_to_use_it() -> None:
+    for cause in ("rolling_restart", "autoscaler_flapping", "scale_out", "eager_stop_the_world"):
+        prescriptions = prescribe(cause, {}, is_cooperative=True)
+        assert not any("partition.assignment.strategy" in item.settings for item in prescriptions)
+
+
+def test_library_gets_nothing_that_it_cannot_do() -> None:
+    prescriptions = prescribe("rolling_restart", {"restart_ms": 5_000, "session_ms": 10_000})
+    settings = {name for item in for_library(prescriptions, "kafkajs", {}) for name in item.settings}
+    assert not settings & {"group.instance.id", "partition.assignment.strategy"}
+    assert any(ABOVE_THE_POLL_INTERVAL in item.caution for item in for_library(prescriptions, "librdkafka", {}))
+    assert not any(ABOVE_THE_POLL_INTERVAL in item.caution for item in for_library(prescriptions, "java", {}))
+
+
+def test_own_consumer_without_the_setting_has_the_default() -> None:
+    prescriptions = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 8_000})
+    first = for_library(prescriptions, "slackwater", {})[0]
+    assert first.settings == {"max.poll.records": "165"}
+    assert first.percent == {}
+    assert "present value" not in first.what
+
+
+def test_spark_member_gets_options_of_its_query() -> None:
+    prescriptions = for_library(prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 8_000}), "spark", {})
+    assert '.option("maxOffsetsPerTrigger", <33 % of the present value>)' in prescriptions[0].properties["spark"]
+    assert any(".trigger(" in line for line in prescriptions[0].properties["spark"])
+    assert prescriptions[1].properties["spark"] == ('.option("kafka.max.poll.interval.ms", 15000)',)
+
+
+def test_default_session_of_spark_is_not_lowered() -> None:
+    first = for_library(prescribe("rolling_restart", {"restart_ms": 1_000}), "spark", {})[0]
+    assert first.settings["session.timeout.ms"] == "120000"
 
 
 def test_no_remedy_duplicates_an_instance_id() -> None:

@@ -5,7 +5,7 @@ from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.pauses import MINUTE_MS, lag_of, minutes
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance, episodes, find_rebalances
 from slackwater.group.events import EventKind, EventSource, Trigger
-from tests.doctor.scenario import Scenario
+from tests.doctor.scenario import START_MS, Scenario
 
 
 def rebalances_of(scenario: Scenario) -> list[RecordedRebalance]:
@@ -60,15 +60,14 @@ def test_compacted_generations_are_counted() -> None:
         scenario.record(at)
     verdict = scenario.verdict()
     assert verdict.rebalances == 6
-    assert verdict.complete_since_ms == 10_000
+    assert verdict.complete_since_ms == START_MS + 10_000
 
 
 def add_progress(scenario: Scenario, minute: int, records: int) -> None:
     """The group reads this many records in this minute."""
     detail = {"offsets_advanced": records}
-    scenario.rows.append(
-        Row(minute * MINUTE_MS, EventKind.PROGRESS, EventSource.OFFSETS_TOPIC, detail=SingleRowDetail(detail))
-    )
+    time_ms = START_MS + minute * MINUTE_MS
+    scenario.rows.append(Row(time_ms, EventKind.PROGRESS, EventSource.OFFSETS_TOPIC, detail=SingleRowDetail(detail)))
 
 
 def test_minute_counts_stopped_time_and_progress() -> None:
@@ -95,13 +94,15 @@ def test_lag_and_its_part_caused_by_rebalances() -> None:
         add_progress(scenario, minute, records)
     history = scenario.history()
     stats = minutes(history, find_rebalances(history))
-    lag_by_minute = {minute.began_ms // MINUTE_MS: (minute.lag, minute.lag_from_rebalances) for minute in stats}
+    lag_by_minute = {
+        (minute.began_ms - START_MS) // MINUTE_MS: (minute.lag, minute.lag_from_rebalances) for minute in stats
+    }
     assert lag_by_minute[179] == (0, 0)
     assert lag_by_minute[180] == (300, 300)
     assert lag_by_minute[181] == (0, 0)
     lag = lag_of(stats)
     assert lag is not None
-    assert (lag.max_lag, lag.by_pauses, lag.max_lag_ms) == (300, 300, 181 * MINUTE_MS)
+    assert (lag.max_lag, lag.by_pauses, lag.max_lag_ms) == (300, 300, START_MS + 181 * MINUTE_MS)
     assert lag.stopped_ms >= 30_000
 
 

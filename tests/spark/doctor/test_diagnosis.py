@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from slackwater.doctor.grouping import Selection, order_by_group
+from slackwater.doctor.history.garbage_collection import garbage_collection_paused
 from slackwater.group.errors import UsageError
-from slackwater.spark.doctor.diagnosis import Selection, rows_by_group
-from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
-from slackwater.spark.doctor.history.buckets import bucket_json_rows, names_of_rows
+from slackwater.spark.doctor.history.buckets import bucket_json_rows, names_of_rows, unbucket
 
 ROWS = [
     (1, None, "a", "member_joined", None),
@@ -17,7 +17,7 @@ ROWS = [
     (3, None, "b", "member_joined", None),
     (4, "east", "b", "member_joined", None),
     (5, "east", "c", "member_joined", None),
-    (6, "east", "c", "coordinator_found", None),
+    (6, "east", "c", "coordinator_loaded", None),
     (7, "east", "c", "heartbeat_refused", '{"error":"REBALANCE_IN_PROGRESS"}'),
     (8, "east", "c", "heartbeat_refused", '{"error":"UNKNOWN_MEMBER_ID"}'),
 ]
@@ -36,7 +36,7 @@ def _times(batches: "list[pa.RecordBatch]", selection: Selection | None = None) 
     times_by_group: dict[tuple[str, str], list[int]] = {}
     for bucket in set(table["bucket"].to_pylist()):
         of_bucket = table.filter(pa.compute.equal(table["bucket"], bucket))
-        groups, rows = rows_by_group(of_bucket, selection or Selection())
+        groups, rows = order_by_group(unbucket(of_bucket["rows"]), selection or Selection())
         times = iter(rows["time_ms"].to_pylist())
         times_by_group |= {(cluster, group): [next(times) for _ in range(count)] for cluster, group, count in groups}
     return times_by_group
@@ -47,7 +47,7 @@ def _times(batches: "list[pa.RecordBatch]", selection: Selection | None = None) 
 def test_bucket_has_all_rows_of_its_groups(buckets: int, size: int) -> None:
     pieces = [ROWS[start : start + size] for start in range(0, len(ROWS), size)]
     batches = [batch for piece in pieces for batch in bucket_json_rows(buckets)([_batch(piece)])]
-    assert _times(batches) == {("", "a"): [1, 2], ("", "b"): [3], ("east", "b"): [4], ("east", "c"): [5, 8]}
+    assert _times(batches) == {("", "a"): [1, 2], ("", "b"): [3], ("east", "b"): [4], ("east", "c"): [5, 7, 8]}
 
 
 def test_only_selected_rows_are_judged() -> None:

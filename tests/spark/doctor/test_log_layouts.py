@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slackwater.doctor.diagnosis import DiagnosisRequest
-from slackwater.group.errors import UsageError
 from slackwater.wire.internal_topics.consumer_offsets import OffsetKey, OffsetValue, encode_key, encode_offset_value
 from tests.doctor.corpus import CORPUS
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 BEGAN_MS = 1_777_629_600_000
 CONSUMER = "[Consumer clientId=app-1, groupId=g] "
 OVERRUN = "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer"
+LEAVE = "Member app-1-x sending LeaveGroup request to coordinator a:9092 (id: 1 rack: null)"
 MESSAGES = (
     (1, "Successfully joined group with generation Generation{generationId=1, memberId='app-1-x', protocol='range'}"),
     (9, OVERRUN),
@@ -51,7 +51,7 @@ def _kubernetes(at: int, text: str) -> str:
     return f"2026-05-01T10:00:0{at}.000000000Z stdout F " + json.dumps({"level": "INFO", "message": CONSUMER + text})
 
 
-def _without_timestamp(at: int, text: str) -> str:
+def _with_clock(at: int, text: str) -> str:
     return f"10:00:0{at}.000 [main] INFO o.a.k.c.c.i.ConsumerCoordinator - {CONSUMER}{text}"
 
 
@@ -71,19 +71,37 @@ def test_layout_is_read_with_its_timestamps(
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("app-1",))
 
 
-def test_log_without_timestamps_is_a_usage_error(spark: "SparkSession", tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("layout", "remark"),
+    [(_with_clock, "a time of day but no complete date"), (lambda _, text: CONSUMER + text, "the lines have no time")],
+)
+def test_log_without_dates_is_read_in_its_order(
+    spark: "SparkSession", tmp_path: Path, layout: Callable[[int, str], str], remark: str
+) -> None:
     from slackwater.spark.doctor.job import diagnose
 
-    (tmp_path / "client.log").write_text(_log(_without_timestamp))
-    with pytest.raises(UsageError, match=r"client\.log has 2 .*no date and time that could be read"):
-        diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
+    (tmp_path / "client.log").write_text(_log(layout))
+    (verdict,) = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts
+    assert (verdict.cause, verdict.culprits) == ("poll_delay", ("app-1",))
+    assert any(remark in text for text in verdict.missing)
+    assert [line.where for line in verdict.evidence] == [f"{tmp_path}/client.log:2"]
+
+
+def test_log_with_the_newest_line_first_is_turned_round(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.spark.doctor.job import diagnose
+
+    lines = [_google(at, text) for at, text in ((1, MESSAGES[0][1]), (5, LEAVE), (9, MESSAGES[1][1]))]
+    (tmp_path / "client.log").write_text("\n".join(reversed(lines)))
+    (verdict,) = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts
+    assert (verdict.cause, verdict.began_ms) == ("poll_delay", BEGAN_MS + 1_000)
+    assert f"{tmp_path}/client.log:1" in [line.where for line in verdict.evidence]
 
 
 def test_lines_without_timestamps_are_counted(spark: "SparkSession", tmp_path: Path) -> None:
     from slackwater.spark.doctor.job import diagnose
 
     (tmp_path / "server.log").write_text(BROKER)
-    (tmp_path / "client.log").write_text(_log(_without_timestamp))
+    (tmp_path / "client.log").write_text(_log(_with_clock))
     diagnosis = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)]))
     assert [verdict.sources for verdict in diagnosis.verdicts] == [("broker_log",)]
     ((file, lines, example),) = diagnosis.unrecognized
@@ -128,3 +146,14 @@ def test_librdkafka_log_gets_its_group_from_the_offsets(spark: "SparkSession", t
     verdicts = {verdict.group: verdict for verdict in diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts}
     assert "client_log" in verdicts["orders-301"].sources
     assert verdicts["orders-301"].cause == "poll_delay"
+
+
+def test_failure_without_a_group_is_in_the_nameless_group(spark: "SparkSession", tmp_path: Path) -> None:
+    from slackwater.doctor.history.summaries import NAMELESS_GROUP
+    from slackwater.spark.doctor.job import diagnose
+
+    overrun = "Application maximum poll interval (6000ms) exceeded by 12ms (adjust it): leaving group"
+    lines = [f"%4|1777629600.{at}00|MAXPOLL|app#consumer-{at}| [thrd:main]: {overrun}\n" for at in (1, 2)]
+    (tmp_path / "client.log").write_text("".join(lines))
+    (verdict,) = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts
+    assert verdict.group == NAMELESS_GROUP == "(group not named in the log)"

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from slackwater.doctor.history.files import LocalFile, local_path, uri
+from slackwater.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, find_lines, unwrap
+from slackwater.doctor.history.ranges import LogFileRange, plan_tasks, read_blocks
 from slackwater.group.errors import UsageError
 from slackwater.spark.doctor.history import reading
-from slackwater.spark.doctor.history.files import LocalFile, list_files, local_path, uri
-from slackwater.spark.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, find_lines, unwrap
-from slackwater.spark.doctor.history.ranges import FileRange, plan_tasks, read_blocks
+from slackwater.spark.doctor.history.files import list_files
 from tests.doctor.corpus import CORPUS, incidents
 from tests.doctor.lines import LINES, consumer, java, rdkafka
 
@@ -144,7 +145,7 @@ def by_spark(spark: "SparkSession", root: Path) -> dict[str, list[Line]]:
     return lines
 
 
-def _read(ranges: Sequence[FileRange], block_bytes: int) -> dict[str, list[Line]]:
+def _read(ranges: Sequence[LogFileRange], block_bytes: int) -> dict[str, list[Line]]:
     lines: dict[str, list[Line]] = {}
     last: dict[str, int] = {}
     for part in ranges:
@@ -156,9 +157,9 @@ def _read(ranges: Sequence[FileRange], block_bytes: int) -> dict[str, list[Line]
     return lines
 
 
-def _ranges(files: Sequence[LocalFile], size: int) -> list[FileRange]:
+def _ranges(files: Sequence[LocalFile], size: int) -> list[LogFileRange]:
     return [
-        FileRange(file.path, file.name, start, min(file.size, start + size))
+        LogFileRange(file.path, file.name, start, min(file.size, start + size))
         for file in files
         for start in range(0, file.size, size)
     ]
@@ -231,9 +232,9 @@ def test_no_files_make_no_tasks() -> None:
 def test_file_that_shrinks_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_text(FORMED)
-    part = FileRange(str(path), uri(str(path)), 0, 10_000)
+    part = LogFileRange(str(path), uri(str(path)), 0, 10_000)
     assert [line.text for line in _read([part], 64)[part.name]] == [FORMED]
-    assert _read([FileRange(str(path), part.name, 5000, 10_000)], 64) == {}
+    assert _read([LogFileRange(str(path), part.name, 5000, 10_000)], 64) == {}
 
 
 @pytest.mark.parametrize("size", [5_000, 40_000, 2**20])

@@ -136,8 +136,9 @@ def test_truncated_gzip_file_is_a_usage_error(spark: "SparkSession", tmp_path: P
 def test_file_removed_after_listing_is_a_usage_error(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from slackwater.doctor.history.files import LocalFile
     from slackwater.spark.doctor.history import reading
-    from slackwater.spark.doctor.history.files import HistoryFiles, LocalFile
+    from slackwater.spark.doctor.history.files import HistoryFiles
     from slackwater.spark.doctor.job import diagnose
 
     gone = str(tmp_path / "server.log")

@@ -86,6 +86,7 @@ def read_absences(history: GroupHistory) -> list[ExplainedAbsence]:
     formed = sorted(generation.time_ms for generation in history.generations)
     absences = [_explain(history, absence, formed) for absence in history.absences]
     absences = _mark_topic_changes(history, absences, formed)
+    absences = _mark_stop_of_all(history, absences)
     # No library that sends heartbeats between messages supports KIP-848, whose session timeout is set on the broker.
     return absences if history.is_consumer_protocol else _mark_blocked_heartbeats(absences, formed)
 
@@ -175,6 +176,21 @@ def _mark_topic_changes(
     return [r._replace(reason=AbsenceReason.TOPIC_CHANGED, confidence=SURE) if id(r) in silent else r for r in absences]
 
 
+def _mark_stop_of_all(history: GroupHistory, absences: list[ExplainedAbsence]) -> list[ExplainedAbsence]:
+    """Attribute the last leaves to close() if all members left together and the group stays empty.
+
+    Late polls do not end at the same moment, and a member that polled late comes back.
+    """
+    open_intervals = any(interval.ended_ms is None for interval in history.intervals)
+    last = [r for r in absences if r.reason is AbsenceReason.LEFT_UNKNOWN_REASON and r.absence.back is None]
+    if open_intervals or len(last) < 2 or not history.has_broker:
+        return absences
+    if last[-1].left_ms - last[0].left_ms > NEAR_MS or last[-1].left_ms < max(r.left_ms for r in absences):
+        return absences
+    closed = {id(r) for r in last}
+    return [r._replace(reason=_CLOSED, confidence=LIKELY) if id(r) in closed else r for r in absences]
+
+
 def _explain(history: GroupHistory, absence: Absence, formed: list[int]) -> ExplainedAbsence:
     reason, confidence = _reason(history, absence, formed)
     return ExplainedAbsence(absence, reason, confidence)
@@ -185,9 +201,16 @@ def _reason(history: GroupHistory, absence: Absence, formed: list[int]) -> tuple
         return AbsenceReason.ADMIN, CERTAIN
     if row_predicates.is_poll_reason(absence.interval.reason) or _overran(history, absence):
         return _POLL, CERTAIN
-    if history.outages and outage_of(history, absence.left_ms, absence.timeline.session_ms) is not None:
+    if _by_outage(history, absence):
         return AbsenceReason.FAILOVER, SURE
     return _BY_END[absence.end](absence, formed)
+
+
+def _by_outage(history: GroupHistory, absence: Absence) -> bool:
+    """Return whether it left around an outage; a member that joined after the outage was not affected by it."""
+    outage = outage_of(history, absence.left_ms, absence.timeline.session_ms) if history.outages else None
+    joined_ms = absence.interval.joined_ms if absence.interval.seen_joining else 0
+    return outage is not None and joined_ms <= outage.ended_ms + NEAR_MS
 
 
 def _overran(history: GroupHistory, absence: Absence) -> bool:
@@ -206,7 +229,7 @@ def _left(absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]:
     if row_predicates.is_close_reason(absence.interval.reason):
         return (_CRASHED if _failed(absence) else _CLOSED), CERTAIN
     if absence.same_process is True:
-        return _POLL, SURE
+        return (_CLOSED, LIKELY) if _closed(absence) else (_POLL, SURE)
     if absence.timeline.anonymous and absence.back is None:
         return AbsenceReason.LEFT_UNKNOWN_REASON, UNSURE
     if absence.same_process is False or absence.back is None:
@@ -216,6 +239,18 @@ def _left(absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]:
     if limit is not None and stayed is not None and stayed < POLL_MARGIN * limit:
         return _CLOSED, LIKELY
     return AbsenceReason.LEFT_UNKNOWN_REASON, UNSURE
+
+
+def _closed(absence: Absence) -> bool:
+    """Return whether its log shows that it was closed: the line of its next start is missing."""
+    return bool(within(absence.timeline.closes, absence.left_ms - NEAR_MS, absence.back_ms or absence.left_ms))
+
+
+def _stopped(absence: Absence) -> bool:
+    """Return whether its log shows that the application closed it in this interval, without an error before."""
+    timeline, since = absence.timeline, absence.interval.joined_ms
+    closed = (*timeline.closes, *(row for row in timeline.leaves if not row_predicates.is_overrun(row)))
+    return any(since <= row.time_ms <= absence.left_ms + NEAR_MS for row in closed) and not _failed(absence)
 
 
 def _came_back_static(absence: Absence) -> bool:
@@ -236,6 +271,8 @@ def _expired(absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]
         return _PAUSE, LIKELY  # the client logged it, so its process is running
     if absence.same_process is False:
         return (AbsenceReason.STATIC_LATE if static and not _failed(absence) else _CRASHED), SURE
+    if absence.back is None and _stopped(absence):
+        return _CLOSED, SURE  # it closed without LeaveGroup: a static member does, or the request was lost
     if absence.back is None and not absence.timeline.anonymous:
         # A crashed process logs nothing more; a hanging or disconnected one does.
         if (
@@ -265,6 +302,8 @@ def _process_ended(absence: Absence) -> bool:
 
 def _dropped(absence: Absence, formed: list[int]) -> tuple[AbsenceReason, float]:
     """It did not rejoin within its rebalance timeout: its poll loop was blocked, or the process had ended."""
+    if absence.back is None and _stopped(absence):
+        return _CLOSED, LIKELY
     if absence.same_process is False or absence.back is None:
         return _CRASHED, LIKELY
     return _POLL, (SURE if absence.same_process else LIKELY)
@@ -301,7 +340,9 @@ def _busy(absence: Absence) -> bool:
     if back is None:
         return False
     errors = within(absence.timeline.lost, absence.left_ms - NEAR_MS, back.joined_ms)
-    return bool(errors) and back.joined_ms - errors[0].time_ms > (absence.timeline.session_ms or NEAR_MS)
+    if not errors or within(absence.timeline.assigned, errors[0].time_ms + 1, back.joined_ms - 1):
+        return False  # it rejoined sooner: the line of that join is missing
+    return back.joined_ms - errors[0].time_ms > (absence.timeline.session_ms or NEAR_MS)
 
 
 def _left_by_itself(absence: Absence) -> bool:

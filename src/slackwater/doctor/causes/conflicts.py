@@ -19,11 +19,13 @@ from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evi
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.headlines import shown_names
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind
 
 _MIN_SWITCHES: Final = 2
+_SHOWN_SERVICES: Final = 2
 
 
 def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
@@ -53,7 +55,26 @@ def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbse
         figures={"takeovers": len(swaps) or len(reports)},
         missing=() if users else ("which processes they are; add the clients' logs or __consumer_offsets",),
         alternatives=() if fences else ("static_restart_in_time",),
+        headline=_conflict(instances, _with_hosts(history, instances, users), len(swaps), len(reports)),
     )
+
+
+def _conflict(instances: Sequence[str], users: Sequence[str], takeovers: int, fences: int) -> str:
+    """Return which name is the instance id, which are the clients, and what happened how often."""
+    often = f" (they replaced each other {takeovers} times)" if takeovers > 1 else ""
+    often = often or (f" (fenced {fences} times)" if fences > 1 else "")
+    clients = f", clients {' and '.join(users)}" if len(users) > 1 else ""
+    return f"{shown_names(instances)}: this group.instance.id is used by two running processes{clients}{often}"
+
+
+def _with_hosts(history: GroupHistory, instances: Sequence[str], users: Sequence[str]) -> list[str]:
+    hosts = {
+        interval.client: interval.host
+        for timeline in history.timelines.values()
+        for interval in timeline.intervals
+        if interval.instance in instances and interval.client and interval.host
+    }
+    return [f"{name} on {host}" if (host := hosts.get(name)) else name for name in users]
 
 
 def _switching_instances(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> tuple[str, ...]:
@@ -159,6 +180,11 @@ def shared_group_id(history: GroupHistory, absences: Sequence[ExplainedAbsence])
         evidence=shown(lines),
         recurring=recurs(absences),
         figures={"services": len(services)},
+        headline=f"{len(services)} services without a common topic use one group.id: "
+        + "; ".join(
+            f"{timelines[0].name} reads {topic_list}"
+            for topic_list, (_, timelines) in list(zip(topics, services, strict=True))[:_SHOWN_SERVICES]
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.serialization import pickle_by_fields
+from slackwater.group.events import EventKind
 
 CERTAIN: Final = 0.95
 NEARLY_CERTAIN: Final = 0.9
@@ -54,6 +55,10 @@ class Finding:
     """What is unknown, and which source contains it."""
     alternatives: tuple[str, ...] = ()
     """Causes that leave the same rows in the sources that were read."""
+    partial: bool = False
+    """A failure without what happened before and after: it may or may not need action."""
+    headline: str = ""
+    """The headline of its verdict if the figures cannot describe it (doctor/headlines.py)."""
 
 
 def evidence(row: Row | None, what: str) -> EvidenceLine | None:
@@ -61,6 +66,11 @@ def evidence(row: Row | None, what: str) -> EvidenceLine | None:
     if row is None:
         return None
     return EvidenceLine(row.time_ms, row.source, what, row.where, row.line)
+
+
+def joining(row: Row | None, otherwise: str = "joined") -> str:
+    """Return what a line about a join shows: a new member first asks for an id."""
+    return "asked to join as a new member" if row is not None and row.kind == EventKind.MEMBER_ID_ISSUED else otherwise
 
 
 def shown(lines: Iterable[EvidenceLine | None]) -> tuple[EvidenceLine, ...]:

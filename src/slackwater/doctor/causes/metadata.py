@@ -269,6 +269,7 @@ def _from_rejoins(history: GroupHistory) -> Finding | None:
     rejoins = [row for row in _rejoins(history) if "etadata has changed" in row_predicates.reason(row)]
     if Trigger.SUBSCRIPTION_CHANGE in history.triggers:
         rejoins += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.is_from_broker]
+    rejoins += _rejoins_of_clients(history)
     if not rejoins:
         return None
     return Finding(
@@ -282,9 +283,20 @@ def _from_rejoins(history: GroupHistory) -> Finding | None:
     )
 
 
+def _rejoins_of_clients(history: GroupHistory) -> list[Row]:
+    """Return the rejoins that clients explain with changed topics; at its start, a client learns its topics."""
+    rows = history.of(EventKind.JOIN_REQUESTED)
+    changed = [row for row in rows if row.is_from_client and row.trigger == Trigger.SUBSCRIPTION_CHANGE]
+    if not changed or history.has_broker:
+        return []
+    has_starts = any(timeline.starts for timeline in history.timelines.values())
+    return [row for row in changed if row.time_ms > history.start_ended_ms or not has_starts]
+
+
 def _client(history: GroupHistory, row: Row) -> str | None:
     members = row_predicates.members_named(row)
-    return next((interval.name for interval in history.intervals if interval.member in members), None)
+    known = (interval.name for interval in history.intervals if interval.member in members)
+    return next(known, row.client if row.is_from_client else None)
 
 
 def _rejoins(history: GroupHistory) -> list[Row]:

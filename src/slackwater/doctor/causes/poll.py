@@ -15,14 +15,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, EvidenceLine, Finding, evidence, shown
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, EvidenceLine, Finding, evidence, joining, shown
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.membership_intervals import MembershipEnd
 
 SUBSCRIPTIONS: Final = (
-    "whether all members read the same topics (one group id for two services); "
-    "add the clients' logs or __consumer_offsets"
+    "whether all members read the same topics (if not, two services share the group, and each needs a group.id of its "
+    "own); add the clients' logs or __consumer_offsets"
 )
 MIN_BATCHES_FOR_PERCENTILE: Final = 100
 """The 99th percentile of fewer values is their maximum."""
@@ -54,7 +54,7 @@ def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> F
         confidence=confidence if knows_topics else min(confidence, LIKELY),
         evidence=_evidence(culprits, absences),
         recurring=any(len(times) > 1 for _, times in poll_timeouts),
-        figures=_figures(culprits, absences),
+        figures=_figures(history, culprits, absences),
         missing=() if knows_topics else (SUBSCRIPTIONS,),
     )
 
@@ -137,7 +137,7 @@ def _evidence(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAb
             lines.append(evidence(timeout.absence.evidence, f"{timeline.name} {_describe_end(timeout)}"))
         back = timeout.absence.back if timeout is not None else None
         if back is not None:
-            lines.append(evidence(back.began, f"{timeline.name} rejoined"))
+            lines.append(evidence(back.began, f"{timeline.name} {joining(back.began, 'rejoined')}"))
     return shown(lines)
 
 
@@ -151,7 +151,15 @@ def _describe_end(timeout: ExplainedAbsence) -> str:
             return "left the group: max.poll.interval.ms exceeded"
 
 
-def _figures(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
+def _poll_records(timelines: Iterable[ClientTimeline]) -> int:
+    """Return the max.poll.records that these clients logged; 0 if none did, or they differ."""
+    values = {value for timeline in timelines if (value := timeline.settings.get("max.poll.records", "")).isdigit()}
+    return int(values.pop()) if len(values) == 1 else 0
+
+
+def _figures(
+    history: GroupHistory, culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]
+) -> dict[str, int]:
     """Return the limit and the duration of the late batches: the limit plus the work left when the timer fired."""
     limit = max((timeline.limit_ms or 0 for timeline in culprits), default=0)
     logged = [
@@ -170,8 +178,7 @@ def _figures(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbs
         figures["late_batches"] = len(over)
         if len(over) >= MIN_BATCHES_FOR_PERCENTILE:
             figures["p99_ms"] = limit + over[math.ceil(0.99 * len(over)) - 1]
-    records = next((int(value) for s in culprits if (value := s.settings.get("max.poll.records", "")).isdigit()), 0)
-    figures["poll_records"] = records
+    figures["poll_records"] = _poll_records(culprits) or _poll_records(history.timelines.values())
     if any(
         r.absence.end is MembershipEnd.EXPIRED
         for r in with_reason(absences, AbsenceReason.POLL)

@@ -4,20 +4,25 @@ Invariants:
 - A dynamic member leaves when it closes and comes back with a new id: up to two rebalances per member (the reason for
   KIP-345). A static member keeps its place until its session ends: no rebalance if it is back by then.
 - Static members do not leave when they close; one that comes back too late was removed by its session timeout.
+- A static member that sends LeaveGroup gives up its place: the restart is not hidden. Java's consumer does not when it
+  closes; a tool, another library or an option of close() does.
 - A join contains the member's assignors. A deploy after which the list differs is a migration.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
+from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, recurs, with_reason
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
+from slackwater.doctor.headlines import count_of, shown_names
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.membership_intervals import MembershipEnd
 
 BROKER_LOG = "whether they left, or were static members that kept their places; add the broker's log"
 ASSIGNORS = "whether the assignor was changed; add the clients' logs or __consumer_offsets"
+REMOVED = "whether the member comes back, or a tool removed it for good; add the lines after this one"
 STATIC: Final = ("static_restart_in_time", "static_restart_too_late")
 CLIENT_LOG = "whether it was restarted or exceeded max.poll.interval.ms; add the client's log"
 
@@ -146,6 +151,37 @@ def static_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
     )
 
 
+def static_member_leaves(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+    """Find static members that leave explicitly."""
+    if history.is_consumer_protocol:
+        return None  # a static member that closes leaves temporarily and keeps its place
+    own = [
+        explained
+        for explained in absences
+        if explained.absence.interval.instance is not None
+        and explained.absence.end is MembershipEnd.LEFT
+        and explained.reason not in (AbsenceReason.ADMIN, AbsenceReason.POLL, AbsenceReason.STATIC_IN_TIME)
+    ]
+    if not own:
+        return None
+    is_back = any(explained.absence.back is not None for explained in own)
+    names = unique(explained.timeline.name for explained in own)
+    came_back = ", and came back" if is_back else ""
+    return Finding(
+        cause="static_member_leaves",
+        culprits=names,
+        times=tuple(explained.left_ms for explained in own),
+        confidence=SURE if is_back else LIKELY,
+        evidence=_evidence(own),
+        recurring=recurs(own),
+        figures=_figures(own),
+        missing=() if is_back else (REMOVED,),
+        alternatives=() if is_back else ("scale_in",),
+        partial=not is_back,
+        headline=f"{shown_names(names)}: a static member that sent LeaveGroup{came_back}{count_of(len(own))}",
+    )
+
+
 def migrated(history: GroupHistory, timelines: Sequence[ClientTimeline]) -> bool:
     """Return whether the restarted members changed their assignors, or the group's assignor changed."""
     changed = 0
@@ -163,11 +199,21 @@ def _restarted(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> l
     return [timeline for timeline in history.timelines.values() if id(timeline) in back]
 
 
+_ENDED: Final = {
+    MembershipEnd.LEFT: "left",
+    MembershipEnd.EXPIRED: "was removed: its session expired",
+    MembershipEnd.DROPPED: "was removed: it did not rejoin",
+    MembershipEnd.UNSYNCED: "was removed: it did not sync",
+    MembershipEnd.REPLACED: "was replaced",
+    MembershipEnd.GONE: "is no longer in the group",
+}
+
+
 def _evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
     lines: list[EvidenceLine | None] = []
     for explained in absences[:2]:
         absence = explained.absence
-        lines.append(evidence(absence.evidence, f"{explained.timeline.name} left ({absence.end})"))
+        lines.append(evidence(absence.evidence, f"{explained.timeline.name} {_ENDED[absence.end]}"))
         if absence.back is not None:
             lines.append(evidence(absence.back.began, f"{explained.timeline.name} came back as a new member"))
     return shown(lines)

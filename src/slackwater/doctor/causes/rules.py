@@ -13,11 +13,12 @@ from typing import Final
 
 from slackwater.doctor.causes.absences import ExplainedAbsence
 from slackwater.doctor.causes.conflicts import inconsistent_protocol, instance_id_conflict, shared_group_id
-from slackwater.doctor.causes.coordinator import coordinator_restart
+from slackwater.doctor.causes.coordinator import coordinator_restart, coordinator_unreachable
 from slackwater.doctor.causes.finding import Finding
+from slackwater.doctor.causes.leader import connect_config_loop, leader_rejoins
 from slackwater.doctor.causes.metadata import metadata_change
 from slackwater.doctor.causes.poll import poll_delay
-from slackwater.doctor.causes.restarts import rolling_restart, static_restart
+from slackwater.doctor.causes.restarts import rolling_restart, static_member_leaves, static_restart
 from slackwater.doctor.causes.scaling import flapping, scale_in, scale_out
 from slackwater.doctor.causes.session import crash, crash_loop, session_expiry
 from slackwater.doctor.causes.startup import startup_herd
@@ -79,6 +80,9 @@ CAUSES: Final[dict[str, CauseDefinition]] = {
             "inconsistent_protocol", "a client shares no assignor with the group", Rank.WRONG_SETUP, (CLIENTS,), True
         ),
         CauseDefinition(
+            "known_bug", "a known bug of this version causes the rebalances", Rank.WRONG_SETUP, (CLIENTS,), True
+        ),
+        CauseDefinition(
             "poll_delay", "processing takes longer than max.poll.interval.ms", Rank.FAULT, (CLIENTS, BROKER), True
         ),
         CauseDefinition(
@@ -107,6 +111,30 @@ CAUSES: Final[dict[str, CauseDefinition]] = {
         CauseDefinition("autoscaler_flapping", "members are added and removed repeatedly", Rank.FAULT, (BROKER,), True),
         CauseDefinition(
             "static_restart_too_late", "static members came back after session.timeout.ms", Rank.FAULT, (BROKER,), True
+        ),
+        CauseDefinition(
+            "static_member_leaves",
+            "a static member sends LeaveGroup, so its restart is not hidden",
+            Rank.FAULT,
+            (BROKER, CLIENTS),
+            True,
+        ),
+        CauseDefinition(
+            "coordinator_unreachable", "a client cannot reach its coordinator", Rank.FAULT, (CLIENTS, BROKER), True
+        ),
+        CauseDefinition(
+            "connect_config_loop",
+            "Connect workers do not agree on the offset of their configuration",
+            Rank.FAULT,
+            (CLIENTS,),
+            True,
+        ),
+        CauseDefinition(
+            "leader_rejoins",
+            "the leader rejoins at an interval although nothing changes",
+            Rank.FAULT,
+            (BROKER, CLIENTS),
+            True,
         ),
         CauseDefinition("unknown", "members leave and rejoin; the input does not show why", Rank.FAULT, (), True),
         CauseDefinition(
@@ -170,6 +198,10 @@ RULES: Final = (
     Rule(flapping, ("autoscaler_flapping",)),
     Rule(static_restart, ("static_restart_too_late", "static_restart_in_time")),
     Rule(coordinator_restart, ("coordinator_restart",)),
+    Rule(coordinator_unreachable, ("coordinator_unreachable",)),
+    Rule(connect_config_loop, ("connect_config_loop",)),
+    Rule(leader_rejoins, ("leader_rejoins",)),
+    Rule(static_member_leaves, ("static_member_leaves",)),
     Rule(rolling_restart, ("rolling_restart", "assignor_migration", "kip848_rolling_restart")),
     Rule(metadata_change, ("partitions_added", "new_topic_matched", "topic_deleted", "subscription_change")),
     Rule(scale_out, ("scale_out",)),

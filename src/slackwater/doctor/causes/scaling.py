@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
-from slackwater.doctor.causes.finding import LIKELY, NEARLY_CERTAIN, SURE, Finding, evidence, shown, unique
+from slackwater.doctor.causes.finding import LIKELY, NEARLY_CERTAIN, SURE, Finding, evidence, joining, shown, unique
+from slackwater.doctor.causes.session import restarts_of_all
 from slackwater.doctor.events.rows import Row
-from slackwater.doctor.timeline.client_timeline import ClientTimeline
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 
 CLIENT_LOG = "whether it was stopped or crashed; add the client's log"
@@ -28,8 +29,17 @@ def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fi
         cause="scale_out",
         culprits=tuple(timeline.name for timeline in came),
         times=tuple(timeline.intervals[0].joined_ms for timeline in came),
-        confidence=NEARLY_CERTAIN if _named(came) and all(_arrival_logged(timeline) for timeline in came) else LIKELY,
-        evidence=shown(evidence(timeline.intervals[0].began, f"{timeline.name} joined, new") for timeline in came),
+        confidence=NEARLY_CERTAIN
+        if _named(came)
+        and all(_arrival_logged(timeline) for timeline in came)
+        and not _may_have_returned(history, came, absences)
+        else LIKELY,
+        evidence=shown(
+            evidence(
+                timeline.intervals[0].began, f"{timeline.name} {joining(timeline.intervals[0].began, 'joined, new')}"
+            )
+            for timeline in came
+        ),
     )
 
 
@@ -46,6 +56,11 @@ def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
     is_known = all(explained.reason is AbsenceReason.CLOSED for explained in gone) and _named(
         [explained.timeline for explained in gone]
     )
+    # A member without a name that joined later can be the same client.
+    first_ms = min(explained.left_ms for explained in gone)
+    later = [timeline for timeline in history.added_clients if timeline.intervals[0].joined_ms > first_ms]
+    is_known = is_known and _named(later) and not any(_logged_later(explained) for explained in gone)
+    is_known = is_known and not _has_unexplained_epochs(history, first_ms)
     return Finding(
         cause="scale_in",
         culprits=unique(explained.timeline.name for explained in gone),
@@ -64,6 +79,10 @@ def flapping(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
     # At least join, leave and join again, of clients that are recognised when they come back.
     if len(runs) < 3 or any(timeline.anonymous for _, _, timeline, _ in moves):
         return None
+    moved = {id(timeline) for _, _, timeline, _ in moves}
+    back = [own for own in by_timeline(absences) if id(own[0].timeline) in moved and own[0].absence.back is not None]
+    if back and max(map(len, back)) <= 2 * restarts_of_all(history, absences):
+        return None  # a deploy restarts all members as often
     named = _named([timeline for _, _, timeline, _ in moves])
     is_unknown = not named or bool(
         with_reason(absences, AbsenceReason.LEFT_UNKNOWN_REASON, AbsenceReason.GONE_UNKNOWN_REASON)
@@ -75,7 +94,7 @@ def flapping(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
         times=tuple(time for time, _, _, _ in moves),
         confidence=SURE + 0.05 if not is_unknown else (SURE if logged else LIKELY),
         evidence=shown(
-            evidence(row, f"{timeline.name} {'joined' if step > 0 else 'left'}") for _, step, timeline, row in runs
+            evidence(row, f"{timeline.name} {joining(row) if step > 0 else 'left'}") for _, step, timeline, row in runs
         ),
         recurring=True,
         figures={"swings": len(runs), "period_ms": (runs[-1][0] - runs[0][0]) // max(1, len(runs) - 1)},
@@ -90,6 +109,30 @@ def _named(timelines: Sequence[ClientTimeline]) -> bool:
         (timeline.client is not None or timeline.instance is not None) and not timeline.anonymous
         for timeline in timelines
     )
+
+
+def _has_unexplained_epochs(history: GroupHistory, since_ms: int) -> bool:
+    """Return whether a KIP-848 group had more epochs than joins and leaves: lines are missing, perhaps of a return."""
+    if not history.is_consumer_protocol:
+        return False
+    epochs = sum(1 for generation in history.generations if generation.time_ms >= since_ms)
+    moves = (time_ms for interval in history.intervals for time_ms in (interval.joined_ms, interval.ended_ms))
+    return epochs > sum(1 for time_ms in moves if time_ms is not None and time_ms >= since_ms)
+
+
+def _logged_later(explained: ExplainedAbsence) -> bool:
+    """Return whether the client's own log continues: the line of its next join is missing."""
+    return explained.timeline.has_log and explained.timeline.logged_ms[-1] > explained.left_ms + NEAR_MS
+
+
+def _may_have_returned(
+    history: GroupHistory, came: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]
+) -> bool:
+    """Return whether a new member can be a client that left before and whose name or leave is not in the input."""
+    if absences and not history.has_broker:
+        return True  # the client's earlier lines can be missing
+    last_ms = max(timeline.intervals[0].joined_ms for timeline in came)
+    return any(r.left_ms <= last_ms and r.absence.back is None and not _named([r.timeline]) for r in absences)
 
 
 def _arrival_logged(timeline: ClientTimeline) -> bool:

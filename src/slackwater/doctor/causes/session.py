@@ -21,6 +21,7 @@ from slackwater.doctor.causes.finding import (
     EvidenceLine,
     Finding,
     evidence,
+    joining,
     shown,
 )
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
@@ -40,7 +41,7 @@ def session_expiry(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
         culprits=tuple(timeline.name for timeline in timelines),
         times=tuple(explained.left_ms for explained in pauses),
         confidence=min(max(explained.confidence for explained in pauses) + 0.1, CERTAIN),
-        evidence=_evidence(pauses, "sent no heartbeat for its whole session timeout; its process kept running"),
+        evidence=_evidence(pauses, "was removed: no heartbeat within its session timeout"),
         recurring=recurs(pauses),
         figures=_pause_figures(pauses),
     )
@@ -155,7 +156,11 @@ def _evidence(absences: Sequence[ExplainedAbsence], what: str) -> tuple[Evidence
         lines.append(evidence(absence.evidence, f"{explained.timeline.name} {what}"))
         notices = [row for row in explained.timeline.lost if abs(row.time_ms - (absence.back_ms or 0)) < 2 * NEAR_MS]
         if notices:
-            lines.append(evidence(notices[0], f"{explained.timeline.name} noticed it after the pause"))
+            lines.append(
+                evidence(
+                    notices[0], f"{explained.timeline.name} was still running: it noticed that it had lost its session"
+                )
+            )
     return shown(lines)
 
 
@@ -167,12 +172,8 @@ def _crash_evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine,
         if failed:
             lines.append(evidence(failed[-1], f"{timeline.name} ended with an error"))
         if absence.overlapped and absence.back is not None:
-            lines.append(
-                evidence(
-                    absence.back.began,
-                    f"{timeline.name} rejoined with a new id before the old one expired",
-                )
-            )
+            began_again = joining(absence.back.began, "rejoined with a new id")
+            lines.append(evidence(absence.back.began, f"{timeline.name} {began_again} before the old id expired"))
         lines.append(evidence(absence.evidence, f"{timeline.name} was removed from the group"))
         began = [
             row

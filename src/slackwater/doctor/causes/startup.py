@@ -28,28 +28,33 @@ STARTS = "whether they were started one after another or the machine was slow; a
 
 def startup_herd(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find many members that started one after another."""
-    if not history.has_start or len(history.initial_clients) < MIN_MEMBERS:
+    if not history.has_start or not history.initial_clients:
+        return None
+    formed = [generation for generation in history.generations if generation.time_ms <= history.start_ended_ms]
+    # The lines of some joins can be missing; the generation has the number of members.
+    members = max(len(history.initial_clients), *(generation.members or 0 for generation in formed), 0)
+    if members < MIN_MEMBERS:
         return None
     joins = sorted(timeline.intervals[0].joined_ms for timeline in history.initial_clients)
     logged = all(timeline.starts for timeline in history.initial_clients)
     started = sorted(timeline.starts[0].time_ms for timeline in history.initial_clients) if logged else joins
     spread = started[-1] - started[0]
-    rounds = sum(1 for generation in history.generations if generation.time_ms <= history.start_ended_ms)
-    is_slow = len(joins) >= MANY_MEMBERS and (spread > _AT_ONCE_MS or rounds >= _MIN_REBALANCES)
+    rounds = len(formed)
+    is_slow = members >= MANY_MEMBERS and (spread > _AT_ONCE_MS or rounds >= _MIN_REBALANCES)
     if spread <= INITIAL_DELAY_MS and not is_slow:
         return None
     first = [timeline.intervals[0].began for timeline in history.initial_clients]
     return Finding(
         cause="startup_herd",
         culprits=tuple(timeline.name for timeline in history.initial_clients),
-        times=tuple(g.time_ms for g in history.generations if g.time_ms <= history.start_ended_ms),
+        times=tuple(generation.time_ms for generation in formed),
         confidence=SURE if logged else LIKELY,
         missing=() if logged else (STARTS,),
         evidence=shown(
             [
-                evidence(first[0], f"the first of {len(joins)} members joined"),
+                evidence(first[0], f"the first of {members} members joined"),
                 evidence(first[-1], f"the last of them joined {(joins[-1] - joins[0]) / 1000:.1f} s later"),
             ]
         ),
-        figures={"spread_ms": spread, "rounds": rounds, "members": len(joins)},
+        figures={"spread_ms": spread, "rounds": rounds, "members": members},
     )

@@ -53,7 +53,7 @@ def stuck_rebalance(history: GroupHistory, absences: Sequence[ExplainedAbsence])
         confidence=SURE if open_ms > timeout else LIKELY,
         evidence=shown(evidence(row, "the rebalance does not end") for row in rows),
         recurring=len(failed) > 1,
-        figures={"timeout_ms": timeout},
+        figures={"timeout_ms": timeout} | ({"open_ms": open_ms} if hangs else {}),
         missing=()
         if names
         else ("which member it waits for; add the members' logs or look at `slackwater groups describe`",),

@@ -9,6 +9,7 @@ Invariants:
 import re
 from typing import Final
 
+from slackwater.doctor.events.member_ids import client_of_member
 from slackwater.doctor.events.rows import BROKER_SIDE, CLIENT_SIDE, Row
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind, GroupState
@@ -20,9 +21,6 @@ DELETED: Final = "deleted"
 GREW: Final = "grew"
 
 _UUID22: Final = re.compile(r"^[A-Za-z0-9_+/-]{22}$")
-_GENERATED_SUFFIX: Final = re.compile(r"-[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
-_GENERATED_SUFFIX_LENGTH: Final = 37
-"""The suffix that the coordinator appends to make a member id, and its length."""
 _NO_MEMBER: Final = (
     "UNKNOWN_MEMBER_ID",
     "not aware of this member",
@@ -93,8 +91,7 @@ def is_close_reason(text: str) -> bool:
 
 def member_id_prefix(member: str) -> str:
     """Return the prefix of a member id: the instance id of a static member, the client id of a dynamic one."""
-    prefix = len(member) - _GENERATED_SUFFIX_LENGTH
-    return member[:prefix] if prefix > 0 and _GENERATED_SUFFIX.match(member, prefix) else member
+    return client_of_member(member) or member
 
 
 def is_uuid(member: str) -> bool:
@@ -133,6 +130,11 @@ def assignor(row: Row) -> str | None:
 def is_formed(row: Row) -> bool:
     """The coordinator formed a generation or started an epoch."""
     return row.kind == _FORMED and row.source in BROKER_SIDE
+
+
+def is_assigned(row: Row) -> bool:
+    """The coordinator got the assignment of a generation: the generation was formed before."""
+    return row.kind == _COMPLETED and row.source in BROKER_SIDE
 
 
 def is_recorded(row: Row) -> bool:
@@ -258,6 +260,11 @@ def is_instance_taken(row: Row) -> bool:
 def is_coordinator_lost(row: Row) -> bool:
     """The client lost its coordinator for a reason other than its own silence."""
     return row.kind == EventKind.COORDINATOR_LOST
+
+
+def is_assignment(row: Row) -> bool:
+    """The client got its partitions after a join."""
+    return row.kind == EventKind.PARTITIONS_ASSIGNED
 
 
 def is_rejoin(row: Row) -> bool:

@@ -179,7 +179,6 @@ UNUSED_BY_RULES: Final = frozenset(
         "assignment",
         "gap",
         "commits",
-        "version",
     }
 )
 """Columns and fields that no rule uses: they stay in the event table and are not sent to the rules."""

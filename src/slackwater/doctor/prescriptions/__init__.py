@@ -2,23 +2,41 @@
 
 Invariants:
 - A prescription is a remedy with its numbers filled in; the order is the order in which to try them.
+- A session timeout is never lowered; an unknown present value is taken to be the library's default.
+- A value that depends on an unknown present value is a part of it ("44 % of the present value"), in `percent`.
+- What the group already has is not prescribed, nor what its library cannot do.
 - A setting whose number was not measured is left out, and the text names what to measure.
 - `settings` (Kafka's names and values) are all that a simulator needs to replay the history.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
 from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.prescriptions import numbers
-from slackwater.doctor.prescriptions.libraries import properties
-from slackwater.doctor.prescriptions.remedies import REMEDIES, Remedy
+from slackwater.doctor.prescriptions.libraries import (
+    BROKER,
+    LIBRDKAFKA,
+    OWN,
+    SPARK,
+    UNKNOWN_LIBRARY,
+    UNSUPPORTED,
+    properties,
+)
+from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, FEWER_RECORDS, REMEDIES, Remedy
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _CHANGE: Final = re.compile(r"\{(\w+)\} instead of \{(\w+)\}")
 _COOLDOWN_PERIODS: Final = 4
+_CONSUME_FEWER: Final = "handle fewer messages per consume() call"
+_POLL_IS_ONE: Final = "; with poll(), which returns one message at a time, only a faster handler helps"
+POLL_RECORDS: Final = "max.poll.records"
+POLL_RECORDS_KEY: Final = "poll_records"
+SESSION: Final = "session.timeout.ms"
+INSTANCE_ID: Final = "group.instance.id"
 
 
 @pickle_by_fields
@@ -35,40 +53,118 @@ class Prescription:
     caution: tuple[str, ...]
     cites: tuple[str, ...]
     optional: bool
+    percent: dict[str, int] = field(default_factory=dict)
+    """Settings whose present value is unknown: what percentage of it to set."""
 
 
-def prescribe(cause: str, figures: Mapping[str, int]) -> tuple[Prescription, ...]:
-    """Return the prescriptions for a cause, given the measured figures."""
+def prescribe(cause: str, figures: Mapping[str, int], *, is_cooperative: bool = False) -> tuple[Prescription, ...]:
+    """Return the prescriptions for a cause, given the measured figures and whether rebalances are incremental."""
     if cause == "poll_delay" and figures.get("handler_blocks"):
         cause = "handler_blocks_heartbeats"
     if cause == "startup_herd" and figures.get("rounds") == 1:
         cause = "startup_in_one_round"
     values = _values(figures)
-    remedies = enumerate(REMEDIES.get(cause, ()), start=1)
-    prescriptions = tuple(_fill_in(order, remedy, values) for order, remedy in remedies)
-    if "poll_records" in figures:
+    remedies = [remedy for remedy in REMEDIES.get(cause, ()) if not (is_cooperative and _is_cooperative(remedy))]
+    if figures.get("poll_records") == 1:
+        remedies = [remedy for remedy in remedies if POLL_RECORDS not in remedy.settings]
+    prescriptions = _numbered(_fill_in(remedy, values) for remedy in remedies)
+    if POLL_RECORDS_KEY in figures:
         return prescriptions
-    return tuple(map(_note_default_records, prescriptions))
+    percent = numbers.percent_of_records(figures.get("limit_ms"), _longest_ms(figures))
+    return tuple(
+        _with_percent(item, percent, figures) if percent and POLL_RECORDS in item.settings else item
+        for item in prescriptions
+    )
 
 
-def _note_default_records(prescription: Prescription) -> Prescription:
-    """Add to a computed max.poll.records that it is based on the default."""
-    records = prescription.settings.get("max.poll.records")
-    if records is None:
-        return prescription
-    share = max(1, round(100 * int(records) / numbers.DEFAULT_POLL_RECORDS))
-    note = f"computed from the default of {numbers.DEFAULT_POLL_RECORDS}; if yours differs, use {share}% of it"
-    return replace(prescription, what=f"{prescription.what} ({note})")
+def _with_percent(item: Prescription, percent: int, figures: Mapping[str, int]) -> Prescription:
+    longest, limit = numbers.measured(_longest_ms(figures) or 0), numbers.seconds(figures["limit_ms"])
+    why = f"{longest} must fit into {limit} with a third of it as a margin"
+    return replace(item, what=f"{item.what}: {percent} % of the present value ({why})", percent={POLL_RECORDS: percent})
 
 
-def _fill_in(order: int, remedy: Remedy, values: Mapping[str, str]) -> Prescription:
+def check_version(what: str, cite: str) -> Prescription:
+    """Return the advice to compare a version with those that have a known bug."""
+    return _fill_in(Remedy(what, "an upgrade", where="operations", cites=(cite,)), {})
+
+
+def for_library(
+    prescriptions: Sequence[Prescription], library: str | None, figures: Mapping[str, int]
+) -> tuple[Prescription, ...]:
+    """Leave out what the library cannot do, and use its defaults where the present value is unknown."""
+    possible = [
+        item for item in prescriptions if not UNSUPPORTED.get(library or "", frozenset()) & item.settings.keys()
+    ]
+    return _numbered(_adapt(item, library, figures) for item in possible)
+
+
+def _adapt(item: Prescription, library: str | None, figures: Mapping[str, int]) -> Prescription:
+    settings, percent = dict(item.settings), dict(item.percent)
+    if library == OWN and POLL_RECORDS in percent:  # it logs every setting that is not the default
+        settings[POLL_RECORDS] = str(max(1, numbers.DEFAULT_POLL_RECORDS * percent.pop(POLL_RECORDS) // 100))
+        item = replace(item, what=item.what.rpartition(":")[0])
+    if library == LIBRDKAFKA and item.what.startswith(FEWER_RECORDS):
+        what = item.what.replace(FEWER_RECORDS, _CONSUME_FEWER).replace(_unmeasured_text([POLL_RECORDS]), "")
+        what = what.replace("of the present value", "of the present number")
+        item = replace(
+            item,
+            what=what + _POLL_IS_ONE,
+            properties={name: lines for name, lines in item.properties.items() if name != LIBRDKAFKA},
+        )
+    session = settings.get(SESSION, "")
+    if library == SPARK and session.isdigit() and not figures.get("session_ms"):
+        settings[SESSION] = str(max(int(session), numbers.SPARK_SESSION_MS))
+    caution = tuple(text for text in item.caution if text != ABOVE_THE_POLL_INTERVAL or library in (None, LIBRDKAFKA))
+    lines = properties(settings) if settings != item.settings else item.properties
+    return replace(item, settings=settings, properties=lines, caution=caution, percent=percent)
+
+
+def lines_to_paste(prescription: Prescription, library: str | None) -> Sequence[str]:
+    """Return the lines for the group's library, for a broker, or, if the library is unknown, those for Java."""
+    return prescription.properties.get(library or UNKNOWN_LIBRARY) or prescription.properties.get(BROKER) or ()
+
+
+def place_to_paste(prescription: Prescription) -> str:
+    """Return where the lines of a prescription belong; empty if it has none."""
+    if not prescription.properties:
+        return ""
+    lines = prescription.properties.get(BROKER)
+    if prescription.settings.keys() == {INSTANCE_ID}:
+        return "in the configuration of each process, with a value of its own; restart it"
+    if lines is None:
+        return "in the configuration of every consumer of the group; restart them"
+    if lines[0].startswith("kafka-configs.sh"):
+        return "as a command on any machine that reaches the broker; no restart"
+    return "in the configuration of every broker; restart them"
+
+
+def settings_note(library: str | None) -> str:
+    """Return whose names the settings have."""
+    if library is None:
+        return "the client library is not known; settings as for Java"
+    return f"setting names are those of {library}"
+
+
+def _numbered(prescriptions: Iterable[Prescription]) -> tuple[Prescription, ...]:
+    return tuple(replace(item, order=order) for order, item in enumerate(prescriptions, start=1))
+
+
+def _is_cooperative(remedy: Remedy) -> bool:
+    return "cooperative-sticky" in remedy.settings.values()
+
+
+def _longest_ms(figures: Mapping[str, int]) -> int | None:
+    return figures.get("p99_ms") or figures.get("longest_ms")
+
+
+def _fill_in(remedy: Remedy, values: Mapping[str, str]) -> Prescription:
     settings = {name: text for name, value in remedy.settings.items() if (text := _fill(value, values)) is not None}
     unmeasured = sorted(set(remedy.settings) - set(settings))
     what = _fill(remedy.what, values) or _PLACEHOLDER.sub("?", remedy.what)
     if unmeasured:
-        what += f" (the input gives no value for {', '.join(unmeasured)}: measure it first)"
+        what += _unmeasured_text(unmeasured)
     return Prescription(
-        order=order,
+        order=0,
         what=what,
         where=remedy.where,
         cost=_fill(_without_equal_numbers(remedy.cost, values), values) or _without_numbers(remedy.cost),
@@ -78,6 +174,10 @@ def _fill_in(order: int, remedy: Remedy, values: Mapping[str, str]) -> Prescript
         cites=remedy.cites,
         optional=remedy.optional,
     )
+
+
+def _unmeasured_text(names: Iterable[str]) -> str:
+    return f" (the input gives no value for {', '.join(names)}: measure it first)"
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str | None:
@@ -114,20 +214,23 @@ def _basis(figures: Mapping[str, int]) -> str:
 def _values(figures: Mapping[str, int]) -> dict[str, str]:
     """Return all values for placeholders that can be computed."""
     values: dict[str, str] = {}
-    limit, longest = figures.get("limit_ms"), figures.get("p99_ms") or figures.get("longest_ms")
+    limit, longest = figures.get("limit_ms"), _longest_ms(figures)
     values["basis"] = _basis(figures)
     poll = numbers.with_margin(longest)
     if poll is not None and limit:
         values["poll_interval_ms"], values["poll"] = str(poll), numbers.seconds(poll)
         values["poll_now"] = numbers.seconds(limit)
-    if (
-        fewer := numbers.fewer_records(limit, longest, figures.get("poll_records", numbers.DEFAULT_POLL_RECORDS))
-    ) is not None:
-        values["poll_records"] = str(fewer)
+    percent = numbers.percent_of_records(limit, longest)
+    if records := figures.get(POLL_RECORDS_KEY):
+        if (fewer := numbers.fewer_records(limit, longest, records)) is not None:
+            values["poll_records"] = str(fewer)
+    elif percent is not None:
+        values["poll_records"] = f"{percent} % of the present value"
     for name in ("pause", "restart", "handler"):
         session = numbers.with_margin(figures.get(f"{name}_ms") or (longest if name == "handler" else None))
         if session is not None:
-            session = min(max(session, figures.get("session_ms", 0)), numbers.MAX_SESSION_MS)
+            present = figures.get("session_ms") or SESSION_TIMEOUT_MS
+            session = min(max(session, present), numbers.MAX_SESSION_MS)
             values[f"{name}_session_ms"] = str(session)
             values[f"{name}_heartbeat_ms"] = str(numbers.heartbeat(session))
             values.setdefault("session", numbers.seconds(session))

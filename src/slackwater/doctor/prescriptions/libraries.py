@@ -21,17 +21,21 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "kafkajs": "// no poll timer: a handler blocks heartbeats; call heartbeat() in it, or set\n"
         "sessionTimeout: {value}, rebalanceTimeout: {value},",
         "slackwater": "max_poll_interval_ms={value}",
+        "spark": '.option("kafka.max.poll.interval.ms", {value})',
     },
     "max.poll.records": {
         "java": "max.poll.records={value}",
-        "librdkafka": "# no such setting: poll() returns one record at a time; limit a batch with\n"
-        "consume(num_messages={value})",
+        "librdkafka": "# no such setting: poll() returns one record; limit num_messages of consume()",
         "kafka-python": "max_poll_records={value}",
         "aiokafka": "max_poll_records={value}",
         "sarama": "// no batches: the time per message counts; this limits the messages buffered per partition\n"
         "config.ChannelBufferSize = {value}",
         "kafkajs": "// no such setting: lower maxBytesPerPartition, and call heartbeat() between messages",
         "slackwater": "max_poll_records={value}",
+        "spark": "# the records of a batch; numInputRows of lastProgress is the present number\n"
+        '.option("maxOffsetsPerTrigger", {value})\n'
+        "# without a limit, a batch has what arrived since the last one: a shorter trigger makes it smaller\n"
+        '.trigger(processingTime="<a shorter interval>")',
     },
     "session.timeout.ms": {
         "java": "session.timeout.ms={value}",
@@ -41,6 +45,7 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "sarama": "config.Consumer.Group.Session.Timeout = {value} * time.Millisecond",
         "kafkajs": "sessionTimeout: {value}",
         "slackwater": "session_timeout_ms={value}",
+        "spark": '.option("kafka.session.timeout.ms", {value})',
     },
     "heartbeat.interval.ms": {
         "java": "heartbeat.interval.ms={value}",
@@ -50,6 +55,7 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "sarama": "config.Consumer.Group.Heartbeat.Interval = {value} * time.Millisecond",
         "kafkajs": "heartbeatInterval: {value}",
         "slackwater": "heartbeat_interval_ms={value}",
+        "spark": '.option("kafka.heartbeat.interval.ms", {value})',
     },
     "group.instance.id": {
         "java": "group.instance.id={value}",
@@ -59,6 +65,7 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "sarama": 'config.Consumer.Group.InstanceId = "{value}"',
         "kafkajs": "// not supported: kafkajs has no static membership",
         "slackwater": 'group_instance_id="{value}"',
+        "spark": '.option("kafka.group.instance.id", "{value}")',
     },
     "group.id": {
         "java": "group.id={value}",
@@ -68,6 +75,7 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "sarama": 'sarama.NewConsumerGroup(addresses, "{value}", config)',
         "kafkajs": 'groupId: "{value}",',
         "slackwater": 'group_id="{value}"',
+        "spark": '.option("kafka.group.id", "{value}")',
     },
     "partition.assignment.strategy": {
         "java": "# first deploy: the new assignor before the current one\n"
@@ -91,6 +99,10 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         'partition_assignment_strategy=["cooperative-sticky", "range"]\n'
         "# second deploy, after all members have the first\n"
         'partition_assignment_strategy=["cooperative-sticky"]',
+        "spark": "# first deploy: the new assignor before the current one\n"
+        '.option("kafka.partition.assignment.strategy", "cooperative-sticky,range")\n'
+        "# second deploy, after all members have the first\n"
+        '.option("kafka.partition.assignment.strategy", "cooperative-sticky")',
     },
     "consumer.session.timeout.ms": {
         "broker": "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type groups --entity-name GROUP "
@@ -101,17 +113,34 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
 }
 
 
+LIBRDKAFKA: Final = "librdkafka"
+OWN: Final = "slackwater"
+SPARK: Final = "spark"
+"""Libraries that need more than their names for the settings. `spark` is Slackwater's source for Spark."""
+UNKNOWN_LIBRARY: Final = "java"
+"""The library whose lines, under Kafka's names, are shown for a group of unknown library."""
+BROKER: Final = "broker"
+UNSUPPORTED: Final[dict[str, frozenset[str]]] = {
+    "kafkajs": frozenset({"group.instance.id", "partition.assignment.strategy"}),
+    "aiokafka": frozenset({"partition.assignment.strategy"}),
+    "sarama": frozenset({"partition.assignment.strategy"}),
+}
+"""Settings whose prescribed value (static membership, the cooperative assignor) a library does not have."""
+
+
 def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the lines to paste, per library (or for the broker), in the order of the settings."""
     lines: dict[str, list[str]] = {}
-    for name, value in settings.items():
+    for name, setting in settings.items():
+        value = f"<{setting}>" if "%" in setting else setting
         for library, line in PROPERTIES.get(name, {}).items():
             lines.setdefault(library, []).extend(line.format(value=value).split("\n"))
     return {library: tuple(own) for library, own in lines.items()}
 
 
 _LINE_MARKERS: Final = {
-    "slackwater": ("slackwater.client.", "slackwater.spark.", "the Slackwater consumer"),
+    "spark": ("slackwater.spark.", "the Slackwater source for Spark"),
+    "slackwater": ("slackwater.client.", "the Slackwater consumer"),
     "librdkafka": ("[thrd:",),
     "kafkajs": ('"logger":"kafkajs"',),
     "sarama": ("consumergroup/", "client/coordinator "),

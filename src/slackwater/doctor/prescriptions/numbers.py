@@ -12,6 +12,8 @@ MARGIN: Final = 1.5
 MAX_SESSION_MS: Final = 1_800_000
 """Kafka's default of group.max.session.timeout.ms; brokers reject a longer session."""
 DEFAULT_POLL_RECORDS: Final = 500
+SPARK_SESSION_MS: Final = 120_000
+"""The session timeout of Slackwater's Spark source if the query does not set one."""
 _STEPS: Final = (1, 1.5, 2, 3, 4, 4.5, 5, 6, 7.5, 9, 10)
 
 
@@ -33,6 +35,13 @@ def heartbeat(session_ms: int) -> int:
     return max(1, session_ms // 3)
 
 
+def percent_of_records(limit_ms: int | None, longest_ms: int | None) -> int | None:
+    """Return the percentage of the records with which the longest batch would have taken two thirds of the limit."""
+    if not limit_ms or not longest_ms:
+        return None
+    return max(1, min(99, int(100 * (limit_ms / MARGIN) / longest_ms)))
+
+
 def fewer_records(limit_ms: int | None, longest_ms: int | None, now: int = DEFAULT_POLL_RECORDS) -> int | None:
     """Return a number with which the longest batch would have taken two thirds of the limit."""
     if not limit_ms or not longest_ms:
@@ -41,8 +50,10 @@ def fewer_records(limit_ms: int | None, longest_ms: int | None, now: int = DEFAU
 
 
 def measured(value_ms: int) -> str:
-    """Format a measured duration with two digits or more: 3.0 s, 400 s, 15 min."""
-    return f"{value_ms / 1000:.1f} s" if value_ms < 10_000 else seconds(round(value_ms, -3))
+    """Format a measured duration with two digits or more: 3.0 s, 400 s, 15 min, 121 min."""
+    if value_ms < 10_000:
+        return f"{value_ms / 1000:.1f} s"
+    return seconds(round(value_ms, -3)) if value_ms < 600_000 else f"{round(value_ms / 60_000)} min"
 
 
 def seconds(value_ms: int) -> str:

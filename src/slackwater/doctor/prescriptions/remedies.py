@@ -27,6 +27,7 @@ class Remedy:
 
 ABOVE_THE_POLL_INTERVAL: Final = "librdkafka rejects a session.timeout.ms longer than max.poll.interval.ms"
 SLOWER_DETECTION: Final = "a crashed member is detected after {session} instead of {session_now}"
+FEWER_RECORDS: Final = "fetch fewer records per poll()"
 MAX_POLL_INTERVAL: Final = "Kafka documentation, Consumer Configs: max.poll.interval.ms"
 MAX_POLL_RECORDS: Final = "Kafka documentation, Consumer Configs: max.poll.records"
 SESSION_TIMEOUT: Final = "Kafka documentation, Consumer Configs: session.timeout.ms"
@@ -76,7 +77,7 @@ LONGER_SESSION: Final = Remedy(
 )
 POLL_REMEDIES: Final = (
     Remedy(
-        "fetch fewer records per poll(), so that {basis} fits into max.poll.interval.ms",
+        f"{FEWER_RECORDS}, so that {{basis}} fits into max.poll.interval.ms",
         "slightly more overhead per record",
         {"max.poll.records": "{poll_records}"},
         caution=("does not help if a single record takes longer than max.poll.interval.ms",),
@@ -182,7 +183,7 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     ),
     "instance_id_conflict": (
         Remedy(
-            "give every process its own group.instance.id; find the second process and stop it",
+            "stop the surplus process; if both are needed, give each a group.instance.id of its own",
             settings={"group.instance.id": "<unique per instance>"},
             cites=(STATIC_MEMBERSHIP, INSTANCE_ID),
         ),
@@ -262,6 +263,56 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
             cites=(ASSIGNMENT_STRATEGY,),
         ),
     ),
+    "static_member_leaves": (
+        Remedy(
+            "stop static members without LeaveGroup: do not remove them with a tool, and close them with the option of"
+            " the library that keeps the membership; upgrade a library that always leaves",
+            "a member that stays away is removed only when its session expires",
+            where="code",
+            cites=(STATIC_MEMBERSHIP,),
+        ),
+        Remedy(
+            "or remove group.instance.id: static membership has no use if members leave",
+            "every restart is two rebalances",
+            optional=True,
+            cites=(STATIC_MEMBERSHIP, INSTANCE_ID),
+        ),
+    ),
+    "coordinator_unreachable": (
+        Remedy(
+            "connect from the client's machine to the coordinator's address in the log: name, port, firewall",
+            where="operations",
+        ),
+        Remedy(
+            "let the broker advertise an address that this client can reach",
+            "a rolling restart of the brokers",
+            where="broker",
+            cites=("Kafka documentation, Broker Configs: advertised.listeners",),
+        ),
+    ),
+    "connect_config_loop": (
+        Remedy(
+            "give all workers of one group.id the same config.storage.topic, and each Connect cluster its own group.id",
+            "a restart of the workers",
+            where="operations",
+            cites=("Kafka documentation, Connect Configs: config.storage.topic",),
+        ),
+        Remedy(
+            "create the configuration topic with one partition and cleanup.policy=compact, and check that all workers"
+            " can read it to its end",
+            where="operations",
+            cites=("Kafka documentation, Connect Configs: config.storage.replication.factor",),
+        ),
+    ),
+    "leader_rejoins": (
+        Remedy(
+            "find what the leader sees change: topics that appear and disappear, a pattern that matches them, missing"
+            " authorization for one of several subscribed topics",
+            where="operations",
+        ),
+        Remedy("upgrade the leader's client library to its current release", where="code"),
+    ),
+    "known_bug": (Remedy("upgrade the client library to its current release", where="code"),),
     "eager_stop_the_world": (COOPERATIVE,),
     "unknown": (Remedy("also read the client's log: only it shows why the client left", where="operations"),),
     "healthy": (),

@@ -23,6 +23,7 @@ APPLICATIONS: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
+    is_open=True,
     templates=(
         Template(
             "librdkafka's error",

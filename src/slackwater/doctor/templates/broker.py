@@ -156,7 +156,7 @@ _CLASSIC_GROUPS: Final = (
         "failed",
         "1.0+",
         "has failed, removing it from the group",
-        "Member <member> in group <group> has failed, removing it from the group[[.]]",
+        "Member <member> in group[[ ]]<group> has failed, removing it from the group[[.]]",
         EventKind.MEMBER_EXPIRED,
         {"timer": "session"},
     ),

@@ -1,4 +1,4 @@
-"""Log lines of the Java consumer since 2.0, and of Slackwater's consumer, which uses the same wording.
+"""Log lines of the Java consumer since 1.0, of Connect's workers, and of Slackwater's consumer, which use its wording.
 
 Invariants:
 - Every line begins with the consumer's prefix, which contains client, group and instance.
@@ -10,9 +10,12 @@ import re
 from typing import Final
 
 from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.templates.connect import WORKER_EVENTS
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
+_MIN_KEY: Final = 16
+"""A key of this length is not found in other programs' lines by chance."""
 _GENERATION: Final = "Generation{generationId=<generation>, memberId='<member>', protocol=[[']]<assignor>[[']]}"
 
 _GROUP: Final = (
@@ -341,7 +344,7 @@ _OFFSETS: Final = (
         "1.0+",
         "ynchronous auto-commit of offsets ",
         "[[As]][[S]]ynchronous auto-commit of offsets [[{<*>} ]]failed: <error>",
-        None,
+        EventKind.COMMIT_REFUSED,
     ),
     Template("automatic commit late", "1.0+", "uto-commit of offsets ", "<*>uto-commit of offsets <*>", None),
     Template("offset set", "1.0+", "etting ", "[[S]][[Res]]etting <*>offset for partition <*>", None),
@@ -424,8 +427,8 @@ _SLACKWATER: Final = (
     Template(
         "started",
         "0.2+",
-        "Starting the Slackwater consumer",
-        "Starting the Slackwater consumer, version <version>",
+        "Starting the Slackwater ",
+        "Starting the Slackwater [[consumer]][[source for Spark]], version <version>",
         OtherEventKind.CLIENT_STARTED,
     ),
     Template(
@@ -455,12 +458,30 @@ _SLACKWATER: Final = (
 JAVA_CONSUMER: Final = Family(
     name="Java consumer",
     source=EventSource.CLIENT_LOG,
-    markers=("[Consumer clientId=", "[Consumer instanceId="),
-    prefix=r"^(.*?)\[Consumer (?:instanceId=(.+?), )?clientId=(.*?), groupId=(.*?)\] ",
+    markers=("[Consumer clientId=", "[Consumer instanceId=", "[Worker clientId="),
+    prefix=r"^(.*?)\[(?:Consumer|Worker) (?:instanceId=(.+?), )?clientId=(.*?), groupId=(.*?)\] ",
     prefix_slots=("head", "instance", "client", "group"),
     words=(" group ", "oordinator", "ebalanc", "Member ", "eneration", "ssigned", " heartbeat"),
-    templates=(*_GROUP, *_OFFSETS, *_COORDINATOR, *_SUBSCRIPTION, *_SLACKWATER),
+    templates=(*_GROUP, *_OFFSETS, *_COORDINATOR, *_SUBSCRIPTION, *_SLACKWATER, *WORKER_EVENTS),
 )
+
+_WITHOUT_PREFIX: Final = tuple(
+    template
+    for template in (*_GROUP, *_OFFSETS, *_COORDINATOR)
+    if template.kind is not None and len(template.key) >= _MIN_KEY and not template.wording.startswith("<")
+)
+
+JAVA_TEXT: Final = Family(
+    name="Java consumer's messages alone",
+    source=EventSource.CLIENT_LOG,
+    markers=tuple(dict.fromkeys(template.key for template in _WITHOUT_PREFIX)),
+    prefix=r"^(.*?)",
+    prefix_slots=("head",),
+    words=(),
+    is_open=True,
+    templates=_WITHOUT_PREFIX,
+)
+"""Lines whose `[Consumer clientId=…, groupId=…]` a layout or a person left out."""
 
 _FAILURES: Final = (
     Template(
@@ -479,6 +500,7 @@ JAVA_PROCESS: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
+    is_open=True,
     templates=(
         Template(
             "consumer configured",

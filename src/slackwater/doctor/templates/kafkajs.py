@@ -15,6 +15,7 @@ KAFKAJS: Final = Family(
     prefix=r'^(.*?)"logger":"kafkajs","message":"',
     prefix_slots=("head",),
     words=("[ConsumerGroup]", "[Runner]", "[Consumer]"),
+    is_open=True,
     templates=(
         Template(
             "joined",
@@ -91,3 +92,89 @@ KAFKAJS: Final = Family(
         ),
     ),
 )
+
+KAFKAJS_TEXT: Final = Family(
+    name="kafkajs through another logger",
+    source=EventSource.CLIENT_LOG,
+    markers=(
+        "The group is rebalancing, re-joining",
+        "The coordinator is not aware of this member, re-joining",
+        "onsumer has joined the group",
+        "Response Heartbeat(",
+        "Response JoinGroup(",
+        "Response SyncGroup(",
+        "Response OffsetCommit(",
+        "Response GroupCoordinator(",
+        "[Consumer] ",
+        "Crash: KafkaJS",
+    ),
+    prefix=r"^(.*?)",
+    prefix_slots=("head",),
+    words=(),
+    is_open=True,
+    templates=(
+        Template(
+            "joined",
+            "1.0+",
+            "onsumer has joined the group",
+            "Consumer has joined the group",
+            EventKind.MEMBER_JOINED,
+        ),
+        Template(
+            "rebalancing",
+            "1.0+",
+            "The group is rebalancing, re-joining",
+            "The group is rebalancing, re-joining",
+            EventKind.HEARTBEAT_REFUSED,
+            {"error": "REBALANCE_IN_PROGRESS"},
+        ),
+        Template(
+            "not known",
+            "1.0+",
+            "The coordinator is not aware of this member, re-joining",
+            "The coordinator is not aware of this member, re-joining",
+            EventKind.SESSION_LOST,
+            {"error": "UNKNOWN_MEMBER_ID"},
+        ),
+        Template(
+            "join refused",
+            "1.0+",
+            "Response JoinGroup(",
+            "Response JoinGroup(",
+            EventKind.JOIN_REFUSED,
+        ),
+        Template(
+            "sync failed",
+            "1.0+",
+            "Response SyncGroup(",
+            "Response SyncGroup(",
+            EventKind.REBALANCE_FAILED,
+            {"operation": "sync-group"},
+        ),
+        Template(
+            "heartbeat refused",
+            "1.0+",
+            "Response Heartbeat(",
+            "Response Heartbeat(",
+            EventKind.HEARTBEAT_REFUSED,
+        ),
+        Template(
+            "commit refused",
+            "1.0+",
+            "Response OffsetCommit(",
+            "Response OffsetCommit(",
+            EventKind.COMMIT_REFUSED,
+        ),
+        Template(
+            "coordinator not found",
+            "1.0+",
+            "Response GroupCoordinator(",
+            "Response GroupCoordinator(",
+            EventKind.COORDINATOR_LOST,
+        ),
+        Template("started", "1.0+", "[Consumer] Starting", "[Consumer] Starting", OtherEventKind.CLIENT_STARTED),
+        Template("stopped", "1.0+", "[Consumer] Stopped", "[Consumer] Stopped", OtherEventKind.CLIENT_CLOSED),
+        Template("crashed", "1.0+", "Crash: KafkaJS", "Crash: KafkaJS<error>: <why>", OtherEventKind.CLIENT_FAILED),
+    ),
+)
+"""The same wording in the lines of winston, pino, bunyan, of console.log, and of log creators of applications."""

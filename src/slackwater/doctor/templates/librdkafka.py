@@ -6,6 +6,7 @@ Invariants:
 - The lines contain the client and often not the group.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from slackwater.doctor.events.table import OtherEventKind
@@ -93,6 +94,13 @@ _RDKAFKA_EVENTS: Final = (
         EventKind.JOIN_REQUESTED,
     ),
     Template(
+        "rebalance",
+        "0.11-1.5",
+        "rebalanc",
+        'Group "<group>" is rebalancing in state <*> (join-state <*>) with[[out]] assignment: <reason>',
+        EventKind.JOIN_REQUESTED,
+    ),
+    Template(
         "assigned incrementally",
         "1.6+",
         "being added to group assignment",
@@ -110,7 +118,7 @@ _RDKAFKA_EVENTS: Final = (
         "assigned",
         "1.0+",
         "new assignment of ",
-        'Group "<group>": new assignment of <count> partition(s) in join-state <*>',
+        'Group "<group>": new assignment of <count> partition(s) in join[[-]][[ ]]state <*>',
         EventKind.PARTITIONS_ASSIGNED,
     ),
     Template(
@@ -131,8 +139,23 @@ _RDKAFKA_EVENTS: Final = (
         "heartbeat refused",
         "1.0+",
         "heartbeat error response",
-        'Group "<group>" heartbeat error response in state <*> (join-state <*>): <error>',
+        'Group "<group>" heartbeat error response in state <*> (join[[-]][[ ]]state <*>): <error>',
         EventKind.HEARTBEAT_REFUSED,
+    ),
+    Template(
+        "heartbeat failed",
+        "0.9+",
+        "Heartbeat failed: ",
+        "Heartbeat failed: <error>",
+        EventKind.HEARTBEAT_REFUSED,
+    ),
+    Template(
+        "join failed",
+        "0.9+",
+        "JoinGroup failed: ",
+        "JoinGroup failed: <error>",
+        EventKind.REBALANCE_FAILED,
+        {"operation": "join-group"},
     ),
     Template("heartbeat", "1.0+", "|HEARTBEAT|", "<*>", None),
     Template(
@@ -158,6 +181,50 @@ _RDKAFKA_EVENTS: Final = (
         'Group "<group>" broker <node> is no longer coordinator',
         EventKind.COORDINATOR_LOST,
     ),
+    Template(
+        "coordinator changed",
+        "1.0+",
+        "changing coordinator ",
+        'Group "<group>" changing coordinator <*> -> <node>',
+        None,
+    ),
+    Template(
+        "first subscription",
+        "0.11+",
+        "effective subscription list changed",
+        'Group "<group>": effective subscription list changed from 0 to <*> topic(s)',
+        None,
+    ),
+    Template(
+        "subscription ended",
+        "0.11+",
+        "effective subscription list changed",
+        'Group "<group>": effective subscription list changed from <*> to 0 topic(s)',
+        None,
+    ),
+    Template(
+        "subscription changed",
+        "0.11+",
+        "effective subscription list changed",
+        'Group "<group>": effective subscription list changed from <*> to <count> topic(s)',
+        EventKind.JOIN_REQUESTED,
+        {"trigger": "subscription_change", "reason": "subscription updated from metadata change"},
+    ),
+    Template(
+        "rejoining for the subscription",
+        "1.6+",
+        "subscription updated from metadata change",
+        'Group "<group>": subscription updated from metadata change: rejoining group in state <*>',
+        None,
+    ),
+    Template(
+        "subscription changed",
+        "0.11+",
+        "subscription updated from metadata change",
+        'Group "<group>": subscription updated from metadata change: rejoining group',
+        EventKind.JOIN_REQUESTED,
+        {"trigger": "subscription_change", "reason": "subscription updated from metadata change"},
+    ),
     Template("started", "1.0+", "|INIT|", "librdkafka <version> (<*>", OtherEventKind.CLIENT_STARTED),
     Template("closed", "1.0+", "Consumer closed", "Consumer closed", OtherEventKind.CLIENT_CLOSED),
     Template(
@@ -170,6 +237,8 @@ _RDKAFKA_EVENTS: Final = (
     ),
 )
 
+_PROCESS: Final = (OtherEventKind.CLIENT_STARTED, OtherEventKind.CLIENT_CLOSED)
+
 LIBRDKAFKA: Final = Family(
     name="librdkafka",
     source=EventSource.CLIENT_LOG,
@@ -179,5 +248,36 @@ LIBRDKAFKA: Final = Family(
     prefix=r"^(.*?)[A-Z_]+(?:\|| \[)([^|\]]*?)#(?:consumer|producer)-\d+(?:\||\]) \[thrd:[^\]]*\]: ",
     prefix_slots=("head", "client"),
     words=tuple(f"|{tag}|" for tag in ("MAXPOLL", "SESSTMOUT", "COMMITFAIL", "FATAL", "HEARTBEAT", "MEMBERFAIL")),
+    is_open=True,
     templates=_RDKAFKA_EVENTS,
 )
+
+LIBRDKAFKA_TEXT: Final = Family(
+    name="librdkafka's messages in the lines of an application",
+    source=EventSource.CLIENT_LOG,
+    markers=(
+        "Application maximum poll interval",
+        "onsumer group session timed out",
+        "heartbeat error response",
+        "Heartbeat failed: ",
+        "JoinGroup failed: ",
+        "oordinator set to broker ",
+        "is no longer coordinator",
+        "being added to group assignment",
+        "being removed from group assignment",
+        "setting group assignment to ",
+        "current assignment of ",
+        "subscription updated from metadata change",
+        "failed to run assignor",
+    ),
+    prefix=r"^(.*?)",
+    prefix_slots=("head",),
+    words=(),
+    is_open=True,
+    templates=tuple(
+        replace(template, key=template.key.removeprefix("]: "))
+        for template in _RDKAFKA_EVENTS
+        if not template.wording.startswith("<*>") and template.kind not in _PROCESS
+    ),
+)
+"""The message as a callback or an exception passes it on: without tag, thread and client."""

@@ -155,7 +155,7 @@ _PYTHON_EVENTS: Final = (
         "leaving",
         "kafka-python 1.4-2.0",
         "Leaving consumer group",
-        "Leaving consumer group (<*>).",
+        "Leaving consumer group (<group>)[[.]]",
         EventKind.MEMBER_LEFT,
     ),
     Template("left", "kafka-python", "returned successfully", "LeaveGroup request<*> returned successfully", None),
@@ -365,6 +365,7 @@ PYTHON: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=("kafka.coordinator", "group_coordinator"),
+    is_open=True,
     templates=_PYTHON_EVENTS,
 )
 
@@ -375,6 +376,7 @@ PYTHON_ERRORS: Final = Family(
     prefix=r"^(?:[\w.]*)",
     prefix_slots=(),
     words=(),
+    is_open=True,
     templates=(
         Template(
             "raised",
@@ -397,11 +399,15 @@ ANY_CLIENT: Final = Family(
         " for group ",
         "eartbeat ",
         "LeaveGroup request",
+        "Leaving consumer group",
         "poll timeout has expired",
         "is rebalancing; rejoining",
+        "ailing OffsetCommit request",
+        "uto offset commit failed",
     ),
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
+    is_open=True,
     templates=_PYTHON_EVENTS,
 )

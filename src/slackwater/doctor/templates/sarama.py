@@ -13,6 +13,7 @@ SARAMA: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=("consumergroup/",),
+    is_open=True,
     templates=(
         Template(
             "session ended",

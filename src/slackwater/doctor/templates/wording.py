@@ -5,8 +5,11 @@ optional. Everything else is literal.
 
 Invariants:
 - A pattern matches the whole text; the family's suffix allows the logger's name or further lines after the message.
-- A line belongs to the first family with a marker in it. Within the family, the first key that the line contains
-  selects the templates to try, in their order.
+- A loose pattern allows any text after the message: loggers append threads, fields and marks of their own. Where the
+  text could become part of a value, a line is only matched loosely if no other pattern matches it.
+- A line belongs to the first family with a marker in it, and, up to the first family that is not open, also to the
+  families after it. Of several families that are not open, the one with the first marker in the line counts. Within a
+  family, the keys that the line contains select the templates to try, in their order.
 """
 
 import re
@@ -77,7 +80,10 @@ _POSSIBLY_EMPTY: Final = frozenset(
     {"reason", "client_reason", "error", "why", "member_ids", "partitions", "topics", "assignors", "value", "node"}
 )
 _SINGLE_WORDS: Final = frozenset({"state_before", "operation", "setting", "version", "topic"})
+_NAMES: Final = frozenset({"group", "member", "client", "instance", "leader", "assignor", "culprit"})
 _LAST_SLOT: Final = re.compile(r"\.([*+])\?((?:\)\??)*)$")
+_NAME: Final = r"\S*[^\s.,;:\"'`)\]}\\]"
+"""Replaces the dot in the last slot of a loose pattern if the slot is a name: it ends before punctuation."""
 _WORD_OR_SPACE: Final = r"(?:\S++|[^\S\n])"
 """Replaces the dot in a slot at the end of a message. SUFFIX matches only before a space and at the end of the text, so
 it is tried once for each word; to try it after each character takes about twice as long."""
@@ -113,6 +119,8 @@ class Family:
     """A line that no template matches is reported as unrecognized if it contains one of these."""
     templates: tuple[Template, ...]
     suffix: str = SUFFIX
+    is_open: bool = False
+    """Whether a line with a marker of the family may also belong to a later family."""
 
 
 def compile_wording(wording: str) -> tuple[str, tuple[str, ...]]:
@@ -157,6 +165,16 @@ class CompiledTemplate:
     required: str
     """The longest literal that every matching line contains: most lines of other templates do not contain it."""
     match: Callable[[str], re.Match[str] | None]
+    match_loosely: Callable[[str], re.Match[str] | None] | None
+    """Allows any text after the message; None for a family with a suffix of its own."""
+    ends_with_literal: bool
+    """Text after the message cannot become part of a value."""
+    has_context: bool
+    """Whether the text around the message may name what the template does not capture."""
+
+    def matches_loosely(self, text: str) -> re.Match[str] | None:
+        """Match a message that any text may follow."""
+        return None if self.match_loosely is None else self.match_loosely(text)
 
     def values(self, match: re.Match[str]) -> dict[str, str]:
         """Return the non-empty values by slot."""
@@ -175,12 +193,37 @@ def compile_template(family: Family, template: Template) -> CompiledTemplate:
             groups[slot] = groups[reference[1]]
         else:
             constants[slot] = value
+    loosely = None
+    ends_with_literal = body.endswith(r"\)") or not body.endswith((")", "?"))
     if family.suffix == SUFFIX:
+        loosely = re.compile(family.prefix + _loose(body, body_slots), re.ASCII).match
         body = _LAST_SLOT.sub(lambda end: f"{_WORD_OR_SPACE}{end[1]}?{end[2]}", body)
     pattern = family.prefix + body + family.suffix
     constants = {slot: value for slot, value in constants.items() if slot not in groups}
     required = required_literal(template.wording)
-    return CompiledTemplate(template, pattern, groups, constants, required, re.compile(pattern, re.ASCII).match)
+    match = re.compile(pattern, re.ASCII).match
+    has_context = family.is_open and "client" not in family.prefix_slots
+    return CompiledTemplate(
+        template, pattern, groups, constants, required, match, loosely, ends_with_literal, has_context
+    )
+
+
+def _first_in_text(
+    text: str, rivals: Sequence[tuple[Sequence[str], Sequence[CompiledTemplate]]]
+) -> Sequence[CompiledTemplate]:
+    def first(rival: tuple[Sequence[str], Sequence[CompiledTemplate]]) -> int:
+        return min((place for marker in rival[0] if (place := text.find(marker)) >= 0), default=len(text))
+
+    return min(rivals, key=first)[1]
+
+
+def _loose(body: str, slots: Sequence[str]) -> str:
+    """Return a pattern for a message that any text may follow."""
+    if body.endswith(r"(-?\d+)"):
+        return body + r"(?!\d)"
+    if slots and slots[-1] in _NAMES:
+        return _LAST_SLOT.sub(lambda end: _NAME + end[2], body)
+    return _LAST_SLOT.sub(lambda end: f".{end[1]}{end[2]}", body)
 
 
 def required_literal(wording: str) -> str:
@@ -205,6 +248,9 @@ class TemplateChoice:
 
     templates: Sequence[CompiledTemplate]
     words: Sequence[str]
+    rivals: Sequence[tuple[Sequence[str], Sequence[CompiledTemplate]]] = ()
+    """Markers and templates of families that are not open, if the line has markers of several: the first one in the
+    line counts, the others are part of an id or of another value."""
 
 
 class TemplateSet:
@@ -222,9 +268,9 @@ class TemplateSet:
         bits = {literal: 1 << number for number, literal in enumerate(self.literals)} | {"": 0}
         self._families: Final = [
             (
+                family,
                 [bits[marker] for marker in family.markers],
                 [(bits[key], templates) for key, templates in compiled.items()],
-                family.words,
             )
             for family, compiled in keyed
         ]
@@ -242,19 +288,42 @@ class TemplateSet:
         """Return the literals in a text."""
         return sum(1 << number for number, literal in enumerate(self.literals) if literal in text)
 
+    def match(self, text: str, choice: TemplateChoice) -> tuple[CompiledTemplate, re.Match[str]] | None:
+        """Return the first template that matches a text, and its match."""
+        templates = _first_in_text(text, choice.rivals) if choice.rivals else choice.templates
+        candidates = [template for template in templates if template.required in text]
+        for template in candidates:
+            if match := template.match(text) or (template.ends_with_literal and template.matches_loosely(text)):
+                return template, match
+        for template in candidates:
+            if match := template.matches_loosely(text):
+                return template, match
+        return None
+
     def read(self, text: str) -> dict[str, str] | None:
         """Return a line's values by slot, {} for a relevant line that no template matches, None for any other line."""
         choice = self.choose(self.literals_in(text))
         if choice is None:
             return None
-        for template in choice.templates:
-            if template.required in text and (match := template.match(text)):
-                return template.values(match)
+        if matched := self.match(text, choice):
+            template, match = matched
+            return template.values(match)
         return {} if any(word in text for word in choice.words) else None
 
     def _choose(self, literals: int) -> TemplateChoice | None:
-        for markers, keys, words in self._families:
-            if any(bit & literals == bit for bit in markers):
-                templates = next((templates for bit, templates in keys if bit & literals == bit), [])
-                return TemplateChoice(templates, words)
-        return None
+        """Return the templates of the open families up to the first family that is not open, and of that family."""
+        found = [
+            (family, [template for bit, templates in keys if bit & literals == bit for template in templates])
+            for family, markers, keys in self._families
+            if any(bit & literals == bit for bit in markers)
+        ]
+        if not found:
+            return None
+        closed = [number for number, (family, _) in enumerate(found) if not family.is_open]
+        last = closed[0] if closed else len(found)
+        chosen = found[: last + 1]
+        return TemplateChoice(
+            [template for _, templates in chosen for template in templates],
+            [word for family, _ in chosen for word in family.words],
+            [(found[number][0].markers, found[number][1]) for number in closed] if len(closed) > 1 else (),
+        )

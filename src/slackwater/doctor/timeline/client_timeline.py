@@ -34,6 +34,7 @@ class ClientTimeline:
     refused: Sequence[Row] = ()
     coordinator_lost: Sequence[Row] = ()
     rejoins: Sequence[Row] = ()
+    assigned: Sequence[Row] = ()
     logged_ms: Sequence[int] = ()
     """Times of all rows of its own log."""
     topics: Sequence[tuple[int, frozenset[str]]] = ()

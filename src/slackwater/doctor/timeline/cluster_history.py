@@ -1,26 +1,32 @@
 """Events of the brokers and topics of a cluster, which concern all its groups.
 
 Invariants:
-- A broker's outage lasts from its stop to the end of its next start; a killed broker has no stop.
+- A broker's outage lasts from its stop to the end of its next start; a killed broker has no stop. Without a next start
+  the end of the outage is unknown, and `ended_ms` is the time of the stop.
 - Creating, deleting or extending a topic is logged once per partition and counts as one change.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row, in_order
 from slackwater.group.rebalance_counter import INITIAL_DELAY_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(NamedTuple):
     """A broker was unavailable; `began_ms` is None if its stop was not logged."""
 
     node: str
     began_ms: int | None
     ended_ms: int
     rows: tuple[Row, ...]
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the broker's next start was logged."""
+        return self.began_ms != self.ended_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ def _outages(rows: Sequence[Row]) -> Iterable[Outage]:
             up_since[node] = row.time_ms
             rows_of_outage = (row,) if stop is None else (stop, row)
             yield Outage(node, None if stop is None else stop.time_ms, row.time_ms, rows_of_outage)
+    for node, stop in stopped.items():
+        yield Outage(node, stop.time_ms, stop.time_ms, (stop,))
 
 
 def _topic_changes(rows: Sequence[Row]) -> Iterable[TopicChange]:

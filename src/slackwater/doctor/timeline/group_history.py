@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
@@ -33,6 +33,7 @@ from slackwater.doctor.events.rows import (
     within,
 )
 from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.events.times import time_remarks, with_comparable_times
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, Absence, ClientTimeline
 from slackwater.doctor.timeline.clocks import correct_clock_jumps, find_zone_differences
 from slackwater.doctor.timeline.cluster_history import ClusterHistory, Outage
@@ -90,6 +91,7 @@ _CLIENT_ROW_FIELDS: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...
     EventKind.COMMIT_REFUSED: ((row_predicates.is_lost, "lost"),),
     EventKind.JOIN_REFUSED: ((row_predicates.is_join_refused, "refused"),),
     EventKind.COORDINATOR_LOST: ((row_predicates.is_coordinator_lost, "coordinator_lost"),),
+    EventKind.PARTITIONS_ASSIGNED: ((row_predicates.is_assignment, "assigned"),),
     EventKind.JOIN_REQUESTED: ((row_predicates.is_rejoin, "rejoins"),),
     EventKind.MEMBER_JOINED: ((row_predicates.is_rejoin, "rejoins"),),
 }
@@ -110,7 +112,7 @@ class GroupHistory:
 
     def __init__(self, group: str, rows: Iterable[Row], cluster: ClusterHistory | None = None) -> None:
         self.group = group
-        corrected, jumps = correct_clock_jumps(list(rows))
+        corrected, jumps = correct_clock_jumps(with_comparable_times(list(rows)))
         ordered = in_order(corrected)
         self.rows, members = split_members_by_log(ordered)
         self._indexes: defaultdict[str, list[int]] = defaultdict(list)
@@ -120,6 +122,7 @@ class GroupHistory:
         client_kinds = _JOINED if self.has_clients else ()
         self.clocks: tuple[str, ...] = (
             *jumps,
+            *time_remarks(ordered),
             *find_zone_differences(self.each(EventKind.GENERATION_FORMED, *client_kinds)),
         )
         """Messages about clock problems in the input."""
@@ -215,16 +218,40 @@ class GroupHistory:
 
     @cached_property
     def generations(self) -> list[FormedGeneration]:
-        """The generations that were formed, from the best source that has any."""
+        """The generations that were formed, from the best source that has any.
+
+        If the broker's line about a generation is missing, the line about its assignment counts.
+        """
         for is_generation, kinds in _GENERATIONS:
-            seen: dict[int, FormedGeneration] = {}
-            for row in self.of(*kinds):
-                number = row.generation
-                if number is not None and number > 0 and number not in seen and is_generation(row):
-                    seen[number] = FormedGeneration(number, row.time_ms, row_predicates.member_count(row), row)
+            seen = self._generations_of(is_generation, kinds)
             if seen:
+                if is_generation is row_predicates.is_formed:
+                    seen = self._generations_of(row_predicates.is_assigned, (EventKind.REBALANCE_COMPLETED,)) | seen
                 return [seen[number] for number in sorted(seen)]
         return []
+
+    def _generations_of(
+        self, is_generation: Callable[[Row], bool], kinds: tuple[EventKind, ...]
+    ) -> dict[int, FormedGeneration]:
+        seen: dict[int, FormedGeneration] = {}
+        for row in self.of(*kinds):
+            number = row.generation
+            if number is not None and number > 0 and number not in seen and is_generation(row):
+                seen[number] = FormedGeneration(number, row.time_ms, row_predicates.member_count(row), row)
+        return seen
+
+    @property
+    def shrunk(self) -> tuple[FormedGeneration, FormedGeneration] | None:
+        """The first two consecutive generations of which the second has fewer members."""
+        pairs = pairwise(self.generations)
+        return next(
+            (
+                (before, after)
+                for before, after in pairs
+                if (after.members or 0) < (before.members or 0) and after.members
+            ),
+            None,
+        )
 
     @cached_property
     def rebalance_count(self) -> int:
@@ -296,10 +323,14 @@ class GroupHistory:
         generations_or_joins = self.generations or [
             FormedGeneration(0, joined_ms, None, self.rows[0]) for _, _, joined_ms in joins
         ]
-        at = 0
+        at, number = 0, 0
         for generation in generations_or_joins:
+            missing = generation.number > number + 1 > 1
+            number = generation.number
             # A client's log or a record reports a join after its generation was formed: the join belongs to it.
             while at < len(joins) and (joins[at][0] <= generation.time_ms or 0 < joins[at][1] <= generation.number):
+                if missing and at and joins[at][0] - joins[at - 1][0] > INITIAL_DELAY_MS:
+                    return max(joined_ms for _, _, joined_ms in joins[:at])  # after a generation without a line
                 at += 1
             if at == len(joins) or joins[at][0] - generation.time_ms > INITIAL_DELAY_MS:
                 return (
@@ -361,13 +392,14 @@ class GroupHistory:
     @cached_property
     def outages(self) -> tuple[Outage, ...]:
         """Outages of the coordinator, from brokers' logs, or one that all clients noticed together."""
-        if not self.cluster.outages and self.has_broker:
-            return ()
-        if self.cluster.outages:
+        if self.has_broker or self.cluster.outages:
             nodes = {row.detail_text("node") for row in self.rows if row.is_from_broker} - {""}
-            return tuple(outage for outage in self.cluster.outages if not nodes or outage.node in nodes)
-        lost = [timeline.without_coordinator() for timeline in self.timelines.values() if timeline.has_log]
-        if len(lost) < 2 or not all(lost):
+            known = [outage for outage in self.cluster.outages if not nodes or outage.node in nodes]
+            outages = (*known, *(outage for outage in self._reloads() if not _is_near(outage, known)))
+            return tuple(whole for outage in outages if (whole := self._with_end(outage)) is not None)
+        with_log = [timeline for timeline in self.timelines.values() if timeline.has_log]
+        lost = [rows for timeline in with_log if (rows := timeline.without_coordinator())]
+        if len(lost) < 2 or 2 * len(lost) <= len(with_log):
             return ()
         first = sorted(rows[0].time_ms for rows in lost)
         if first[-1] - first[0] > SESSION_TIMEOUT_MS:
@@ -376,6 +408,45 @@ class GroupHistory:
         reports = tuple(rows[0] for rows in lost)
         node = next((name for row in reports if (name := row_predicates.node(row))), "")
         return (Outage(node, first[0], last, reports),)
+
+    def _reloads(self) -> Iterator[Outage]:
+        """Yield when the coordinator lost the group and had it again: its broker stopped, or its partition moved."""
+        unloaded: Row | None = None
+        for row in self.of(EventKind.GROUP_UNLOADED, EventKind.GROUP_LOADED):
+            if not row.is_from_broker:
+                continue
+            if row.kind == EventKind.GROUP_UNLOADED:
+                unloaded = row
+                continue
+            began_ms = None if unloaded is None else unloaded.time_ms
+            yield Outage(
+                row_predicates.node(row), began_ms, row.time_ms, (row,) if unloaded is None else (unloaded, row)
+            )
+            unloaded = None
+        if unloaded is not None:
+            yield Outage(row_predicates.node(unloaded), unloaded.time_ms, unloaded.time_ms, (unloaded,))
+
+    def _with_end(self, outage: Outage) -> Outage | None:
+        """Return the outage. Without a logged end, it ended with the coordinator's next line about the group."""
+        if outage.has_end:
+            return outage
+        later = within(self.rows, outage.ended_ms, self.ended_ms)
+        ended = (row.time_ms for row in later if row.is_from_broker and row.kind != EventKind.GROUP_UNLOADED)
+        ended_ms = next(ended, None)
+        return None if ended_ms is None else outage._replace(ended_ms=ended_ms)
+
+    def continues_after(self, outage: Outage) -> bool:
+        """Return whether the group's rows reach the outage; otherwise it may have ended before."""
+        since = outage.ended_ms - NEAR_MS if outage.began_ms is None else outage.began_ms
+        return any(
+            row.kind != EventKind.GROUP_UNLOADED for row in within(self.rows, since, self.ended_ms)
+        ) or self._loaded_near(outage)
+
+    def _loaded_near(self, outage: Outage) -> bool:
+        """Return whether a killed coordinator loaded the group before its start was complete."""
+        return bool(
+            within(self.of(EventKind.GROUP_LOADED), outage.ended_ms - SESSION_TIMEOUT_MS, outage.ended_ms + NEAR_MS)
+        )
 
     # ---- absences
 
@@ -504,6 +575,16 @@ class GroupHistory:
             timeline.append("assignors", (row.time_ms, row_predicates.assignors(value)))
 
 
+def _is_near(outage: Outage, known: Iterable[Outage]) -> bool:
+    """Return whether a known outage of a broker is the reason why the coordinator lost the group."""
+    return any(
+        (other.ended_ms if other.began_ms is None else other.began_ms) - SESSION_TIMEOUT_MS
+        <= outage.ended_ms
+        <= other.ended_ms + 2 * SESSION_TIMEOUT_MS
+        for other in known
+    )
+
+
 def _of_client(interval: MembershipInterval) -> bool:
     return interval.began is not None and interval.began.is_from_client
 
@@ -537,6 +618,8 @@ def _shared_clients(
             continue
         for older in last.setdefault(interval.client, [])[-8:]:
             until = min(older.ended_ms or end_ms, interval.ended_ms or end_ms)
+            if not older.seen_joining and not interval.seen_joining:
+                shared.add(interval.client)  # both were members before the history begins
             if older.end is _EXPIRED or until <= interval.joined_ms:
                 continue
             together = bisect_right(formed, until) - bisect_right(formed, interval.joined_ms)

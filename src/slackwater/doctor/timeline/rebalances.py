@@ -93,7 +93,7 @@ def find_rebalances(history: GroupHistory) -> list[RecordedRebalance]:
     """Return one rebalance per generation, in order."""
     starts, ends = _starts(history), _ends(history)
     names = {interval.member: interval.name for interval in history.intervals}
-    protocol, has_broker = _protocol(history), history.has_broker
+    protocol, has_broker = rebalance_mode(history), history.has_broker
     rebalances: list[RecordedRebalance] = []
     before: int | None = None
     last: RecordedRebalance | None = None
@@ -205,10 +205,14 @@ def _culprit(names: Mapping[str, str], start: Row) -> str | None:
     return None
 
 
-def _protocol(history: GroupHistory) -> str | None:
+def rebalance_mode(history: GroupHistory) -> RebalanceMode | None:
+    """Return how partitions move; None if the input does not show the assignor."""
     if history.is_consumer_protocol:
         return RebalanceMode.INCREMENTAL
     named = {name.lower() for names in history.assignors.values() for name in names}
     if Trigger.COOPERATIVE_FOLLOWUP in history.triggers or any("cooperative" in name for name in named):
         return RebalanceMode.COOPERATIVE
-    return RebalanceMode.EAGER if named else None
+    if named:
+        return RebalanceMode.EAGER
+    offered = {name for timeline in history.timelines.values() for _, names in timeline.assignors for name in names}
+    return RebalanceMode.COOPERATIVE if offered == {"cooperative-sticky"} else None

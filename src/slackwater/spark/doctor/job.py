@@ -3,15 +3,15 @@
 Invariants:
 - The input is paths, a live cluster, or both. The `slackwater` source reads a cluster's internal topics.
 - Time limits and the selection of groups apply before the verdicts.
-- Only the lines that verdicts cite are read again, with their line numbers.
+- Only the lines that verdicts cite and those that show the library are read again, with their line numbers.
 """
 
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 from urllib.parse import unquote
 
@@ -20,13 +20,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from slackwater.doctor.causes.finding import EvidenceLine
 from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest
+from slackwater.doctor.grouping import Selection
+from slackwater.doctor.history.evidence import cite_lines
+from slackwater.doctor.history.files import display_name, uri
+from slackwater.doctor.input_paths import damaged_file_error, no_events_error, unreadable_file_error
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
-from slackwater.doctor.verdict import Verdict
 from slackwater.group.errors import UsageError
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC
-from slackwater.spark.doctor.diagnosis import Selection, diagnose_groups, read_cluster_histories
+from slackwater.spark.doctor.diagnosis import diagnose_groups, read_cluster_histories
 from slackwater.spark.doctor.history.event_history import (
     EventHistory,
     HistorySource,
@@ -34,10 +36,9 @@ from slackwater.spark.doctor.history.event_history import (
     bucket_count,
     with_json_detail,
 )
-from slackwater.spark.doctor.history.files import uri
 from slackwater.spark.doctor.history.group_events import read_group_events
 from slackwater.spark.doctor.history.offsets_topic import offsets_events
-from slackwater.spark.doctor.history.reading import NumberedLine, find_evidence_lines
+from slackwater.spark.doctor.history.reading import find_evidence_lines
 
 __all__ = ["Diagnosis", "DiagnosisRequest", "create_session", "describe_error", "diagnose"]
 
@@ -77,7 +78,7 @@ def diagnose(spark: SparkSession, request: DiagnosisRequest) -> Diagnosis:
     except (PySparkException, Py4JError) as error:  # a failed checkpoint raises the second
         raise UsageError(describe_error(str(error), request)) from error
     except OSError as error:  # a file that was removed after its directory was listed
-        raise UsageError(_unreadable(error.filename, error.strerror)) from error
+        raise unreadable_file_error(error.filename, error.strerror) from error
 
 
 def _diagnose(spark: SparkSession, request: DiagnosisRequest) -> Diagnosis:
@@ -86,25 +87,26 @@ def _diagnose(spark: SparkSession, request: DiagnosisRequest) -> Diagnosis:
     try:
         tables = [history.bucketed] if history is not None else []
         tables += [bucket(rows, bucket_count(spark)) for rows in live]
-        cluster_histories = _cluster_histories(history, request) if history is not None else {}
         selection = Selection(request.groups, request.since_ms, request.until_ms, request.with_timeline)
+        cluster_histories = _cluster_histories(history, selection) if history is not None else {}
         verdicts = diagnose_groups(reduce(DataFrame.unionByName, tables), cluster_histories, selection)
         unrecognized = _unrecognized(history)
         if history is not None and not verdicts:
-            events = [_select(history.events, request), *tables[1:]]
+            events = [_select(history.events, selection), *tables[1:]]
             if all(table.isEmpty() for table in events):
-                raise UsageError(_no_events(request, unrecognized))
+                raise no_events_error(request, unrecognized)
         if request.clusters_dir is not None:
             verdicts = [replace(verdict, cluster=unquote(verdict.cluster)) for verdict in verdicts]
-        return Diagnosis(_with_lines(spark, request.paths, verdicts), unrecognized)
+        find = partial(find_evidence_lines, spark, request.paths)
+        return Diagnosis(cite_lines(verdicts, find), unrecognized)
     finally:
         if history is not None:
             history.close()
 
 
-def _cluster_histories(history: EventHistory, request: DiagnosisRequest) -> dict[str, ClusterHistory]:
-    cluster_events = _select(history.cluster_events, request) if history.summaries.has_any("cluster_events") else None
-    until_ms = request.until_ms
+def _cluster_histories(history: EventHistory, selection: Selection) -> dict[str, ClusterHistory]:
+    cluster_events = _select(history.cluster_events, selection) if history.summaries.has_any("cluster_events") else None
+    until_ms = selection.until_ms
     ended_ms = {
         name: time_ms if until_ms is None else min(time_ms, until_ms)
         for name, time_ms in history.summaries.ended_ms().items()
@@ -117,10 +119,10 @@ def describe_error(text: str, request: DiagnosisRequest) -> str:
     where = ", ".join(request.paths) or request.bootstrap or ""
     if any(words in text for words in _DAMAGED):
         named = _SPARK_FILE.search(text)
-        file = _display_name(named[1]) if named else f"A compressed file in {where}"
-        return f"{file} is cut off or damaged. Copy it again, or decompress the part that is readable."
+        file = display_name(named[1]) if named else f"A compressed file in {where}"
+        return str(damaged_file_error(file))
     if error := _OS_ERROR.search(text):
-        return _unreadable(error["path"], error["reason"])
+        return str(unreadable_file_error(error["path"], error["reason"]))
     if "AUTHORIZATION_FAILED" in text or "not authorized" in text.lower():
         cluster = f"the cluster at {request.bootstrap}"
         return f"This user is not authorized to read {OFFSETS_TOPIC} of {cluster}. Grant READ on it."
@@ -132,10 +134,6 @@ def describe_error(text: str, request: DiagnosisRequest) -> str:
     return f"{where} could not be read: {reason}"
 
 
-def _unreadable(path: str, reason: str | None) -> str:
-    return f"{path} could not be read: {reason}. Check that it exists and that this user may read it."
-
-
 def _source(request: DiagnosisRequest) -> HistorySource:
     # The names of files are URIs, too.
     clusters_dir = None if request.clusters_dir is None else uri(request.clusters_dir)
@@ -144,38 +142,23 @@ def _source(request: DiagnosisRequest) -> HistorySource:
     )
 
 
-def _select(events: DataFrame, request: DiagnosisRequest) -> DataFrame:
+def _select(events: DataFrame, selection: Selection) -> DataFrame:
+    """Return the rows that `is_selected` (doctor/grouping.py) selects."""
     events = events.filter("time_ms IS NOT NULL")
-    if request.groups:
-        events = events.filter(F.col("group").isin(*request.groups) | F.col("group").isNull())
-    if request.since_ms is not None:
-        events = events.filter(F.col("time_ms") >= request.since_ms)
-    if request.until_ms is not None:
-        events = events.filter(F.col("time_ms") <= request.until_ms)
+    if selection.groups:
+        events = events.filter(F.col("group").isin(*selection.groups) | F.col("group").isNull())
+    if selection.since_ms is not None:
+        events = events.filter(F.col("time_ms") >= selection.since_ms)
+    if selection.until_ms is not None:
+        events = events.filter(F.col("time_ms") <= selection.until_ms)
     return events
-
-
-def _no_events(request: DiagnosisRequest, unrecognized: Sequence[tuple[str, int, str]]) -> str:
-    where = ", ".join(request.paths)
-    if request.groups or request.since_ms is not None or request.until_ms is not None:
-        return f"{where} has no events of the requested groups and time span. Request more, or name other paths."
-    if unrecognized:
-        file, lines, example = unrecognized[0]
-        return f"No line of {where} was understood. {file} has {lines} lines like Kafka's, for example: {example[:120]}"
-    advice = f"Name a broker's server.log, clients' logs or dumped {OFFSETS_TOPIC}."
-    return f"{where} has no lines about consumer groups. {advice}"
 
 
 def _unrecognized(history: EventHistory | None) -> list[tuple[str, int, str]]:
     if history is None or not history.has_unrecognized:
         return []
     rows = history.unrecognized.orderBy(F.desc("lines")).limit(20).collect()
-    return [(_display_name(row.file), row.lines, row.examples[0]) for row in rows]
-
-
-def _display_name(file: str) -> str:
-    """Return a local file's path, any other file's URI."""
-    return unquote(re.sub("^file:/+", "/", file)) if file.startswith("file:") else file
+    return [(display_name(row.file), row.lines, row.examples[0]) for row in rows]
 
 
 def _read_cluster(spark: SparkSession, request: DiagnosisRequest) -> list[DataFrame]:
@@ -218,28 +201,3 @@ def _has_topic(request: DiagnosisRequest, topic: str) -> bool:
 
     with Admin({"bootstrap.servers": request.bootstrap or "", **request.settings}) as admin:
         return topic in {listed.name for listed in admin.list_topics(internal=True)}
-
-
-def _with_lines(spark: SparkSession, paths: Sequence[str], verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Replace `file:position` in the evidence by `file:line`, and add the text of the line."""
-    positions = {
-        position for verdict in verdicts for line in verdict.evidence if (position := _line_position(line)) is not None
-    }
-    lines = find_evidence_lines(spark, paths, positions)
-    return [
-        replace(verdict, evidence=tuple(_with_line(line, lines) for line in verdict.evidence)) for verdict in verdicts
-    ]
-
-
-def _line_position(evidence: EvidenceLine) -> tuple[str, int] | None:
-    file, colon, offset = (evidence.where or "").rpartition(":")
-    is_log_line = colon and offset.isdigit() and evidence.source.endswith("_log")
-    return (file, int(offset)) if is_log_line else None
-
-
-def _with_line(evidence: EvidenceLine, lines: Mapping[tuple[str, int], NumberedLine]) -> EvidenceLine:
-    position = _line_position(evidence)
-    shown = None if position is None else lines.get(position)
-    if position is None or shown is None:
-        return evidence
-    return replace(evidence, where=f"{_display_name(position[0])}:{shown.number}", line=shown.text)

@@ -1,4 +1,4 @@
-"""Complete rows that leave out their group or client, from the rest of the file or of the cluster.
+"""Adds the missing group and client to rows, from the rest of the file or of the cluster.
 
 Invariants:
 - A file that names exactly one client belongs to that client; a file that names exactly one group, to that group. A
@@ -13,8 +13,9 @@ Invariants:
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from slackwater.doctor.events.member_ids import SPARK_PATTERN
+from slackwater.doctor.history.summaries import WITHOUT_GROUP, FileSummaries
 from slackwater.group.events import EventSource
-from slackwater.spark.doctor.history.summaries import MEMBER_ID, WITHOUT_GROUP, FileSummaries
 
 
 def fill_names(rows: DataFrame, summaries: FileSummaries, names: DataFrame) -> DataFrame:
@@ -101,7 +102,7 @@ def _named_member() -> Column:
 
 def _client_of_member() -> Column:
     """Return the client id that a dynamic member's id begins with; a static one's begins with its instance id."""
-    client = F.regexp_extract("member", MEMBER_ID, 1)
+    client = F.regexp_extract("member", SPARK_PATTERN, 1)
     return F.when((client != "") & F.col("instance").isNull(), client)
 
 

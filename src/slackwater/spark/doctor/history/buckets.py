@@ -10,7 +10,6 @@ Invariants:
 - Columns that no rule reads, and the text of complete rows, are left out. The lines of the evidence are read again.
 """
 
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
@@ -21,7 +20,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE, TEXT, UNUSED_BY_RULES
-from slackwater.spark.doctor.history.log_events import ARROW_TYPES, is_complete
+from slackwater.doctor.history.event_batches import ID_COLUMNS, to_json_rows, typed_column
+from slackwater.doctor.history.log_events import is_complete
 
 Batches = Iterable[pa.RecordBatch]
 ArrowFunction = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -40,7 +40,6 @@ EVENTS: Final = ", ".join(
     )
 )
 """The event table."""
-ID_COLUMNS: Final = ("cluster", "group", "client", "member", "instance")
 _BUCKETED: Final = pa.schema([("bucket", pa.int32()), ("rows", pa.binary())])
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -87,35 +86,7 @@ def names_of_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
             rows = _read_stream(value.as_buffer())
             present = [name for name in ID_COLUMNS if name in rows.column_names]
             names = rows.select(present).group_by(present, use_threads=False).aggregate([])
-            yield pa.record_batch({name: _typed(names, name, TEXT) for name in ID_COLUMNS})
-
-
-def to_json_rows(rows: pa.Table) -> pa.RecordBatch:
-    """Return the rows with their detail as JSON."""
-    names = [name for name in DETAIL if name in rows.column_names]
-    detail = [
-        json.dumps({name: value for name, value in row.items() if value is not None}, separators=(",", ":"))
-        for row in rows.select(names).to_pylist()
-    ] or ["{}"] * rows.num_rows
-    return _event_batch(rows, pa.array(detail, pa.string()))
-
-
-def to_events(rows: pa.Table) -> pa.RecordBatch:
-    """Return the rows with their detail as a struct."""
-    fields = {name: _typed(rows, name, kind) for name, kind in DETAIL.items()}
-    return _event_batch(rows, pa.StructArray.from_arrays(list(fields.values()), names=list(fields)))
-
-
-def _event_batch(rows: pa.Table, detail: pa.Array) -> pa.RecordBatch:
-    columns = {name: _typed(rows, name, kind) for name, kind in COLUMNS.items()}
-    evidence = {name: _typed(rows, name, kind) for name, kind in EVIDENCE.items()}
-    return pa.record_batch({**columns, "detail": detail, **evidence})
-
-
-def _typed(rows: pa.Table, name: str, kind: str) -> pa.Array:
-    if name not in rows.column_names:
-        return pa.nulls(rows.num_rows, ARROW_TYPES[kind])
-    return rows[name].combine_chunks().cast(ARROW_TYPES[kind])
+            yield pa.record_batch({name: typed_column(names, name, TEXT) for name in ID_COLUMNS})
 
 
 def _bucketed(buckets: Mapping[int, pa.Table]) -> pa.RecordBatch:

@@ -11,14 +11,26 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from typing import Final
 
+from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from slackwater.doctor.events.table import CLUSTER_KINDS, DETAIL
+from slackwater.doctor.events.times import MIN_DATED_MS, is_dated
+from slackwater.doctor.history.event_batches import ID_COLUMNS
+from slackwater.doctor.history.lines import GROUP_EVENT, RECORD
+from slackwater.doctor.history.log_events import LogReader
+from slackwater.doctor.history.summaries import (
+    MAX_EXAMPLES,
+    NAMELESS_FAILURES,
+    NAMELESS_GROUP,
+    NO_TIMESTAMP,
+    FileSummaries,
+)
+from slackwater.group.events import EventSource
 from slackwater.spark.doctor.history.attribution import fill_group_from_instance, fill_names
 from slackwater.spark.doctor.history.buckets import (
     BUCKETED,
-    ID_COLUMNS,
     INCOMPLETE,
     ROWS,
     bucket_json_rows,
@@ -26,16 +38,11 @@ from slackwater.spark.doctor.history.buckets import (
     names_of_rows,
 )
 from slackwater.spark.doctor.history.group_events import read_group_events
-from slackwater.spark.doctor.history.lines import GROUP_EVENT, RECORD
-from slackwater.spark.doctor.history.log_events import LogReader
 from slackwater.spark.doctor.history.offsets_topic import dumped_records, offsets_events, undecoded
 from slackwater.spark.doctor.history.reading import LogFiles
-from slackwater.spark.doctor.history.summaries import FileSummaries, FileSummariesParam
 
 _DETAIL_STRUCT: Final = ", ".join(f"`{name}` {kind}" for name, kind in DETAIL.items())
 _ID_SCHEMA: Final = ", ".join(f"`{name}` string" for name in ID_COLUMNS)
-_MAX_EXAMPLES: Final = 5
-_NO_TIMESTAMP: Final = "(no date and time that could be read) "
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,18 @@ class HistorySource:
     """Time zones of timestamps without an offset, by a part of the file's path; `zone` for all other files."""
     zone: str = "UTC"
     skip_corrupt: bool = False
+
+
+class FileSummariesParam(AccumulatorParam[FileSummaries]):
+    """Adds summaries in an accumulator."""
+
+    def zero(self, value: FileSummaries) -> FileSummaries:
+        """Return no summaries."""
+        return FileSummaries()
+
+    def addInPlace(self, value1: FileSummaries, value2: FileSummaries) -> FileSummaries:
+        """Merge two sets of summaries."""
+        return value1.add(value2.values())
 
 
 class EventHistory:
@@ -74,7 +93,7 @@ class EventHistory:
             rows = self._completed
             if self.summaries.has_any("instances_without_group"):
                 rows = fill_group_from_instance(rows, self._names())
-            tables.append(rows)
+            tables.append(_with_nameless_group(rows))
         return reduce(DataFrame.unionByName, [bucket(rows, self._buckets) for rows in tables], self._complete)
 
     @property
@@ -93,17 +112,20 @@ class EventHistory:
     @property
     def has_unrecognized(self) -> bool:
         """Whether lines were not understood; for records of `__consumer_offsets`, after they have been read."""
-        return self.summaries.has_any("unrecognized") or self._undecodable.value > 0
+        has_unread = self.summaries.has_any("unrecognized") or self._undecodable.value > 0
+        return has_unread or (self.summaries.has_any("undated") and bool(self._dated_clusters))
 
     @property
     def unrecognized(self) -> DataFrame:
         """By cluster and file: the number of relevant lines that no template matches, and the first of them.
 
-        Lines without a readable timestamp and records that cannot be decoded count, too.
+        Lines without a date and a time in a cluster that has lines with them, and records that cannot be decoded count,
+        too.
         """
-        first = F.slice(F.sort_array(F.collect_list(F.struct("position", "text"))), 1, _MAX_EXAMPLES)
-        without_time = F.expr("kind IS NOT NULL AND time_ms IS NULL")
-        text = F.when(without_time, F.concat(F.lit(_NO_TIMESTAMP), "text")).otherwise(F.col("text"))
+        first = F.slice(F.sort_array(F.collect_list(F.struct("position", "text"))), 1, MAX_EXAMPLES)
+        is_undated = F.col("kind").isNotNull() & (F.col("time_ms") < MIN_DATED_MS)
+        without_time = is_undated & F.coalesce("cluster", F.lit("")).isin(self._dated_clusters)
+        text = F.when(without_time, F.concat(F.lit(NO_TIMESTAMP), "text")).otherwise(F.col("text"))
         lines = self._incomplete.filter(F.col("template").isNull() | without_time)
         lines = lines.select("cluster", "file", "position", text.alias("text"))
         if self.summaries.has_any("records"):
@@ -111,6 +133,10 @@ class EventHistory:
         return lines.groupBy("cluster", "file").agg(
             F.count(F.lit(1)).alias("lines"), F.transform(first, lambda line: line["text"]).alias("examples")
         )
+
+    @property
+    def _dated_clusters(self) -> list[str]:
+        return [cluster for cluster, ended_ms in self.summaries.ended_ms().items() if is_dated(ended_ms)]
 
     def close(self) -> None:
         """Free the rows that Spark keeps."""
@@ -171,6 +197,12 @@ def bucket(rows: DataFrame, buckets: int) -> DataFrame:
 def with_json_detail(events: DataFrame) -> DataFrame:
     """Return events with their detail as JSON."""
     return events.withColumn("detail", F.to_json("detail"))
+
+
+def _with_nameless_group(rows: DataFrame) -> DataFrame:
+    """Put the failures in clients' logs that belong to no known group into the nameless group."""
+    is_failure = (F.col("source") == EventSource.CLIENT_LOG.value) & F.col("kind").isin(*NAMELESS_FAILURES)
+    return rows.withColumn("group", F.coalesce("group", F.when(is_failure, F.lit(NAMELESS_GROUP))))
 
 
 def _with_struct_detail(rows: DataFrame) -> DataFrame:

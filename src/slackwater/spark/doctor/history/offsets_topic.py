@@ -11,38 +11,17 @@ Invariants:
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE, OtherEventKind
-from slackwater.group.assignors.consumer_protocol import MalformedMetadata, decode_assignment, decode_subscription
+from slackwater.doctor.events.table import COLUMNS, DETAIL, EVIDENCE
+from slackwater.doctor.history.offsets_records import COMMIT, MINUTE_MS, UNDECODABLE, RecordRow, decode
 from slackwater.group.events import EventKind, EventSource
-from slackwater.wire.errors import WireError
-from slackwater.wire.internal_topics.consumer_groups import (
-    GROUP_EPOCH_KEY,
-    MEMBER_KEY,
-    ConsumerGroupKey,
-    decode_consumer_group_key,
-    decode_epoch,
-    decode_member,
-)
-from slackwater.wire.internal_topics.consumer_offsets import (
-    GroupKey,
-    GroupValue,
-    MemberMetadata,
-    OffsetKey,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
-)
 
-MINUTE_MS: Final = 60_000
-UNDECODABLE: Final = "undecodable"
-COMMIT: Final = "commit"
 _DUMPED: Final = "partition INT, offset BIGINT, timestamp BIGINT, key STRING, value STRING"
 _RECORD_COLUMNS: Final = "cluster STRING, file STRING, position BIGINT, partition INT, offset BIGINT, timestamp BIGINT"
 _DECODED: Final = (
@@ -52,7 +31,6 @@ _DECODED: Final = (
     "session_timeout_ms BIGINT, rebalance_timeout_ms BIGINT, topics ARRAY<STRING>, partitions ARRAY<STRING>, "
     "group_protocol STRING, error STRING"
 )
-RecordRow = dict[str, Any]
 
 
 def dumped_records(lines: DataFrame) -> DataFrame:
@@ -158,107 +136,6 @@ def _decoding(
             yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
 
     return decode_batches
-
-
-def decode(key: bytes | None, value: bytes | None) -> list[RecordRow]:
-    """Return the rows of one record; a record of another kind has none."""
-    if key is None:
-        return []
-    try:
-        classic = decode_key(key)
-        if isinstance(classic, OffsetKey):
-            return _commit(classic, value)
-        if isinstance(classic, GroupKey):
-            return _group(classic, value)
-        consumer = decode_consumer_group_key(key)
-        return [] if consumer is None else _consumer_group(consumer, value)
-    except WireError as error:
-        return [{"kind": UNDECODABLE, "error": str(error)}]
-
-
-def _commit(key: OffsetKey, value: bytes | None) -> list[RecordRow]:
-    if value is None:
-        return []
-    committed = decode_offset_value(value).offset
-    topic = {"topic": key.topic, "topic_partition": key.partition, "committed": committed}
-    return [{"kind": COMMIT, "group": key.group, **topic}]
-
-
-def _group(key: GroupKey, value: bytes | None) -> list[RecordRow]:
-    if value is None:
-        return [{"kind": EventKind.GROUP_DELETED, "group": key.group}]
-    recorded = decode_group_value(value)
-    owned = {member.member_id: _assigned(member) for member in recorded.members}
-    generation = {
-        "kind": EventKind.GENERATION_RECORDED,
-        "group": key.group,
-        "generation": recorded.generation,
-        "protocol_type": recorded.protocol_type,
-        "protocol": recorded.protocol,
-        "leader": recorded.leader,
-        "members": len(recorded.members),
-        "member_ids": list(owned),
-        "assignment": [{"member": member, "partitions": partitions} for member, partitions in owned.items()],
-        "group_protocol": "classic",
-    }
-    return [generation, *(_member(key.group, recorded, member, owned[member.member_id]) for member in recorded.members)]
-
-
-def _member(group: str, recorded: GroupValue, member: MemberMetadata, partitions: list[str]) -> RecordRow:
-    return {
-        "kind": OtherEventKind.MEMBER_RECORDED,
-        "group": group,
-        "generation": recorded.generation,
-        "protocol": recorded.protocol,
-        "member": member.member_id,
-        "client": member.client_id,
-        "host": member.client_host,
-        "instance": member.group_instance_id,
-        "session_timeout_ms": member.session_timeout_ms,
-        "rebalance_timeout_ms": None if member.rebalance_timeout_ms < 0 else member.rebalance_timeout_ms,
-        "topics": _subscribed(member),
-        "partitions": partitions,
-        "group_protocol": "classic",
-    }
-
-
-def _assigned(member: MemberMetadata) -> list[str]:
-    try:
-        return (
-            [str(partition) for partition in decode_assignment(member.assignment).partitions]
-            if member.assignment
-            else []
-        )
-    except MalformedMetadata:
-        return []
-
-
-def _subscribed(member: MemberMetadata) -> list[str] | None:
-    try:
-        return sorted(decode_subscription(member.subscription).topics)
-    except MalformedMetadata:
-        return None
-
-
-def _consumer_group(key: ConsumerGroupKey, value: bytes | None) -> list[RecordRow]:
-    row: RecordRow = {"group": key.group, "member": key.member_id, "group_protocol": "consumer"}
-    if key.version == GROUP_EPOCH_KEY:
-        if value is None:
-            return [{**row, "kind": EventKind.GROUP_DELETED}]
-        return [{**row, "kind": EventKind.GENERATION_RECORDED, "generation": decode_epoch(value)}]
-    if key.version != MEMBER_KEY:
-        return []
-    if value is None:
-        return [{**row, "kind": OtherEventKind.MEMBER_GONE}]
-    member = decode_member(value)
-    details = {
-        "client": member.client_id,
-        "host": member.client_host,
-        "instance": member.group_instance_id,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "topics": list(member.subscribed_topics),
-    }
-    return [{**row, "kind": OtherEventKind.MEMBER_RECORDED, **details}]
 
 
 _TEXTS: Final = pa.list_(pa.string())

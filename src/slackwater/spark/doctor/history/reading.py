@@ -11,33 +11,28 @@ Invariants:
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from itertools import accumulate, groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.accumulators import Accumulator
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from slackwater.doctor.history.event_batches import to_events
+from slackwater.doctor.history.evidence import LinePosition, NumberedLine, number_lines
+from slackwater.doctor.history.files import COMPRESSED, LocalFile, local_path
+from slackwater.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, LogLine, find_lines, unwrap
+from slackwater.doctor.history.log_events import LogReader, is_complete
+from slackwater.doctor.history.ranges import LineCount, LogFileRange, count_lines, plan_tasks, read_blocks
+from slackwater.doctor.history.summaries import FileSummaries, summarize
 from slackwater.spark.doctor.history.buckets import (
     BUCKETED,
     EVENTS,
     ArrowFunction,
     Batches,
     bucket_rows,
-    to_events,
 )
-from slackwater.spark.doctor.history.files import (
-    COMPRESSED,
-    HistoryFiles,
-    LocalFile,
-    list_files,
-    local_path,
-    read_text,
-)
-from slackwater.spark.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, LogLine, find_lines, unwrap
-from slackwater.spark.doctor.history.log_events import LogReader, is_complete
-from slackwater.spark.doctor.history.ranges import FileRange, LineCount, count_lines, plan_tasks, read_blocks
-from slackwater.spark.doctor.history.summaries import FileSummaries, summarize
+from slackwater.spark.doctor.history.files import HistoryFiles, list_files, read_text
 
 MAX_TASK_LINES: Final = 2**26
 """More lines than a task reads of one Hadoop block: the distance of the positions of two blocks."""
@@ -48,8 +43,6 @@ MAX_DRIVER_BYTES: Final = 2**25
 """Line numbers in files of up to this size are counted without a Spark job."""
 _LINE_COUNTS: Final = "name string, position bigint, line_ends bigint, text string"
 
-LinePosition = tuple[str, int]
-"""A file and a position."""
 TablesFunction = Callable[[Iterable[pa.Table]], Iterator[pa.RecordBatch]]
 
 
@@ -105,7 +98,7 @@ class LogFiles:
 
 
 def _read_ranges(
-    tasks: Sequence[Sequence[FileRange]], make_reader: Callable[[], LogReader], convert: TablesFunction
+    tasks: Sequence[Sequence[LogFileRange]], make_reader: Callable[[], LogReader], convert: TablesFunction
 ) -> ArrowFunction:
     """Return a function for `mapInArrow` over task numbers that reads the ranges of the tasks."""
 
@@ -167,13 +160,6 @@ def _task_numbers(spark: SparkSession, tasks: int) -> DataFrame:
 # --- the lines of the evidence ----------------------------------------------------------------------------------------
 
 
-class NumberedLine(NamedTuple):
-    """A line of the evidence: its number in its file, from 1, and its text."""
-
-    number: int
-    text: str | None
-
-
 def find_evidence_lines(
     spark: SparkSession, paths: Sequence[str], line_positions: Collection[LinePosition]
 ) -> dict[LinePosition, NumberedLine]:
@@ -194,7 +180,7 @@ def _find_local_lines(
     for name, position in line_positions:
         positions.setdefault(name, []).append(position)
     files = [LocalFile(local_path(name) or "", name, max(offsets) + 1) for name, offsets in sorted(positions.items())]
-    return dict(_number_lines(_line_counts(spark, files, positions)))
+    return dict(number_lines(_line_counts(spark, files, positions)))
 
 
 def _line_counts(
@@ -215,16 +201,6 @@ def _line_counts(
 
     counted = _task_numbers(spark, len(tasks)).mapInArrow(count_ranges, _LINE_COUNTS)
     return [LineCount(*row) for row in counted.collect()]
-
-
-def _number_lines(counts: Iterable[LineCount]) -> Iterator[tuple[LinePosition, NumberedLine]]:
-    """Add up the line ends of each file. At the border of two ranges, the count of the first one comes first."""
-    name, total = "", 0
-    for count in sorted(counts, key=lambda count: (count.name, count.position, count.text is not None)):
-        total = count.line_ends + (total if count.name == name else 0)
-        name = count.name
-        if count.text is not None:
-            yield (name, count.position), NumberedLine(total + 1, count.text)
 
 
 def find_evidence_text_lines(

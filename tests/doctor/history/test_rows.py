@@ -9,7 +9,7 @@ import pytest
 
 from slackwater.doctor.events.rows import read_row
 from slackwater.doctor.events.table import DETAIL, UNUSED_BY_RULES
-from slackwater.spark.doctor.rows import MAX_BATCH_ROWS, to_rows
+from slackwater.doctor.history.rows import MAX_BATCH_ROWS, to_rows
 
 _TEXTS = ("group", "cluster", "trigger", "member", "instance", "client", "host", "assignor", "state_before")
 _EVIDENCE = ("evidence", "text", "file")

@@ -2,12 +2,12 @@
 
 Invariants:
 - A candidate line contains a literal of a template, or is a JSON object. Only candidate lines become Python strings.
-- Lines of broker loggers that report nothing about groups are dropped, and so are indented lines (stack traces) that
-  are not settings.
+- Lines of broker loggers that report nothing about groups are dropped, and so are the frames of stack traces.
 - A JSON line of a container runtime or log shipper holds the logged text (`log`, `message`, ...) and its own timestamp.
   JSON that a library writes itself (kafkajs), records of `__consumer_offsets` and events of `__group_events` stay as
   they are. A text of several lines becomes several lines with one position.
 - The prefix that Kubernetes writes before each line (time, stream, `F` or `P`) is removed before a JSON object only.
+- The text of a JSON object that is cut off is read as far as it goes.
 - A candidate line of more than MAX_LINE_LENGTH characters is not matched. It is counted and reported as unrecognized.
 """
 
@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import hyperscan
 
+from slackwater.doctor.history.layouts import normalize
 from slackwater.doctor.templates.java import BROKER_SETTINGS, SETTINGS
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
@@ -33,14 +34,32 @@ SHOWN_CHARACTERS: Final = 300
 
 _IN_RECORDS: Final = ('"partition"', '"key"')
 _IN_GROUP_EVENTS: Final = ('"time_ms":', '"kind":')
+_FIELD: Final = re.compile(r'"([@\w.]+)" ?: ?"((?:[^"\\]|\\.)*)(?:"|\\?$)')
+_MAX_DEPTH: Final = 3
+"""JSON in JSON: the object of a logger in that of a container runtime in that of a log shipper."""
 _KAFKAJS: Final = '"logger":"kafkajs"'
-_TEXT_FIELDS: Final = ("message", "msg", "log", "textPayload")
+_TEXT_FIELDS: Final = ("message", "msg", "log", "textPayload", "event")
 _TIMESTAMP_FIELDS: Final = ("time", "@timestamp", "timestamp", "ts", "timeMillis", "instant")
 """As Docker, Logstash, ECS, Google Cloud Logging, zap and log4j2 name them."""
 _CONTAINER_JSON: Final = re.compile(r"\S+ std(?:out|err) [FP] \{")
-_WRAPPERS: Final = ("\n{", " stdout F {", " stdout P {", " stderr F {", " stderr P {")
+_PREFIXED_JSON: Final = re.compile(r'[^{]*?[ \t:|\]=](?=\{ ?"(?:[@\w.]+)" ?:)', re.ASCII)
+_WRAPPERS: Final = (
+    "\n{",
+    ' {"',
+    ' { "',
+    '\t{"',
+    ':{"',
+    '|{"',
+    ']{"',
+    '={"',
+    " stdout F {",
+    " stdout P {",
+    " stderr F {",
+    " stderr P {",
+)
 """Literals of lines that may be JSON."""
 _KAFKA_LAYOUT: Final = b"[20"
+_STACK_FRAMES: Final = (b"\tat ", b"\t... ", b"\t\t")
 _OTHER_LOGGERS: Final = frozenset(
     f"{name})".encode()
     for name in (
@@ -78,7 +97,8 @@ _SETTING_NAMES: Final = "|".join(re.escape(name) for name in (*SETTINGS, *BROKER
 _INDENTED_SETTING: Final = re.compile(rf"\s+(?:{_SETTING_NAMES}) = ".encode())
 _RELEVANT_JSON: Final = re.compile(
     rb"roup|og for partition |SHUTTING_DOWN|Topics result|eartbeat |onsumer|Server |\[thrd:|lient|kafka\.errors\.|"
-    rb"Exception in thread |\"partition\"|\"time_ms\":|" + rf"(?:{_SETTING_NAMES}) = ".encode()
+    rb"Exception in thread |\"partition\"|\"time_ms\":|ebalanc|EBALANC|stream-thread|oordinator|CommitFailed|"
+    rb"poll interval|" + rf"(?:{_SETTING_NAMES}) = ".encode()
 )
 """A JSON line without any of these holds no event and no record. JSON escapes quotes and tabs, so the literals of
 templates can only be found after the line is decoded."""
@@ -98,6 +118,38 @@ class LogLine(NamedTuple):
     record_kind: str | None = None
     """RECORD or GROUP_EVENT."""
     is_too_long: bool = False
+    raw: str | None = None
+    """The JSON object that the text was in: its other fields may name the group or the error."""
+    surroundings: "Surroundings | None" = None
+
+
+class Surroundings(NamedTuple):
+    """The place of a line in its block, to look at the lines next to it."""
+
+    data: bytes
+    start: int
+    end: int
+
+    def before(self, count: int) -> Iterator[str]:
+        """Yield up to this many lines before the line, the nearest first."""
+        end = self.start - 1
+        for _ in range(count):
+            if end <= 0:
+                return
+            start = self.data.rfind(b"\n", 0, end) + 1
+            yield self.data[start : min(end, start + SHOWN_CHARACTERS)].decode("utf-8", "replace")
+            end = start - 1
+
+    def after(self, count: int) -> Iterator[str]:
+        """Yield up to this many lines after the line."""
+        start = self.end + 1
+        for _ in range(count):
+            if start >= len(self.data):
+                return
+            end = self.data.find(b"\n", start)
+            end = len(self.data) if end < 0 else end
+            yield self.data[start : min(end, start + SHOWN_CHARACTERS)].decode("utf-8", "replace")
+            start = end + 1
 
 
 class LinePrefilter:
@@ -150,35 +202,42 @@ def find_lines(data: bytes, position: int = 0) -> Iterator[LogLine]:
     if b"\r" in data:
         data = data.replace(b"\r", b"\n")  # Hadoop ends lines at both; the offsets stay the same
     for start, end, literals in _prefilter().scan(data):
+        place = Surroundings(data, start, end)
         if literals > _TEMPLATE_LITERALS:
-            yield from _json_lines(data[start:end], position + start)
+            yield from _json_lines(data[start:end], position + start, place)
         elif TEMPLATES.choose(literals) is not None and _is_candidate(data, start, end):
-            yield _log_line(data[start:end].decode("utf-8", "replace").rstrip(" "), position + start, literals)
+            text = data[start:end].decode("utf-8", "replace").rstrip(" ")
+            yield _log_line(LogLine(position + start, text, literals, surroundings=place))
 
 
 def _is_candidate(data: bytes, start: int, end: int) -> bool:
     if data.startswith(_KAFKA_LAYOUT, start):
-        return data[data.rfind(b".", start, end) + 1 : end] not in _OTHER_LOGGERS
-    return not data.startswith(b"\t", start) or _INDENTED_SETTING.match(data, start) is not None
+        return data[max(start, data.rfind(b".", start, end) + 1) : end] not in _OTHER_LOGGERS
+    return not data.startswith(_STACK_FRAMES, start) or _INDENTED_SETTING.match(data, start) is not None
 
 
-def _json_lines(line: bytes, position: int) -> Iterator[LogLine]:
+def _json_lines(line: bytes, position: int, place: Surroundings) -> Iterator[LogLine]:
     if not _RELEVANT_JSON.search(line):
         return
-    logged = unwrap(line.decode("utf-8", "replace"))
+    raw = line.decode("utf-8", "replace")
+    logged = unwrap(raw)
     if logged.record_kind is not None:
         yield LogLine(position, logged.text, 0, None, logged.record_kind)
         return
     for text in logged.text.split("\n"):
         literals = _prefilter().literals_in(text) & _TEMPLATE_LITERALS
-        yield _log_line(text, position, literals, logged.timestamp)
+        yield _log_line(LogLine(position, text, literals, logged.timestamp, raw=raw, surroundings=place))
 
 
-def _log_line(text: str, position: int, literals: int, timestamp: str | None = None) -> LogLine:
+def _log_line(line: LogLine) -> LogLine:
+    text = line.text
     if len(text) > MAX_LINE_LENGTH:
         shown = f"(line of {len(text)} characters, longer than {MAX_LINE_LENGTH}) {text[:SHOWN_CHARACTERS]}"
-        return LogLine(position, shown, literals, timestamp, is_too_long=True)
-    return LogLine(position, text, literals, timestamp)
+        return line._replace(text=shown, is_too_long=True, raw=None)
+    normalized = normalize(text)
+    if normalized != text:
+        return line._replace(text=normalized, literals=_prefilter().literals_in(normalized) & _TEMPLATE_LITERALS)
+    return line
 
 
 # --- JSON wrappers ----------------------------------------------------------------------------------------------------
@@ -192,20 +251,46 @@ class LoggedText(NamedTuple):
     record_kind: str | None = None
 
 
-def unwrap(text: str) -> LoggedText:
+def unwrap(text: str, depth: int = 0) -> LoggedText:
     """Return the logged text of a line that may be a JSON wrapper."""
     if _CONTAINER_JSON.match(text):
         prefix, brace, rest = text.partition("{")
-        logged = unwrap(brace + rest)
+        logged = unwrap(brace + rest, depth)
         return logged._replace(timestamp=logged.timestamp or prefix.split(" ", 1)[0])
     if not text.startswith("{"):
-        return LoggedText(text.rstrip(" "))
+        return _unwrap_prefixed(text, depth)
     for record_kind, parts in ((RECORD, _IN_RECORDS), (GROUP_EVENT, _IN_GROUP_EVENTS)):
         if all(part in text for part in parts):
             return LoggedText(text.rstrip(" "), None, record_kind)
-    fields = {} if _KAFKAJS in text else _fields(text)
+    if _KAFKAJS in text:
+        return LoggedText(text.rstrip(" "))
+    fields = _fields(text) or _cut_fields(text)
     inner, timestamp = _first_field(fields, _TEXT_FIELDS), _first_field(fields, _TIMESTAMP_FIELDS)
+    if inner is not None and inner.startswith('{"') and depth < _MAX_DEPTH:
+        logged = unwrap(inner, depth + 1)
+        return logged._replace(timestamp=logged.timestamp or timestamp)
     return LoggedText((text if inner is None else inner).rstrip(" "), timestamp)
+
+
+def _unwrap_prefixed(text: str, depth: int) -> LoggedText:
+    """Return the logged text of a line that may have a JSON wrapper after a prefix, such as that of syslog."""
+    head = _PREFIXED_JSON.match(text)
+    if head is not None and _KAFKAJS not in text:
+        logged = unwrap(text[head.end() :], depth)
+        if logged.record_kind is None and not logged.text.startswith("{"):
+            return logged._replace(timestamp=logged.timestamp or head[0])
+    return LoggedText(text.rstrip(" "))
+
+
+def _cut_fields(text: str) -> dict[str, Any]:
+    """Return the text fields of a JSON object that is cut off."""
+    fields: dict[str, Any] = {}
+    for match in _FIELD.finditer(text):
+        try:
+            fields.setdefault(match[1], json.loads(f'"{match[2]}"', strict=False))
+        except ValueError:
+            continue
+    return fields
 
 
 class _NumberAsWritten(float):

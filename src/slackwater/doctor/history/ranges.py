@@ -9,12 +9,12 @@ Invariants:
 - A file is read up to the size that it had when it was listed, or to its end if it has shrunk since.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
-from io import FileIO
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
-from slackwater.spark.doctor.history.files import LocalFile
-from slackwater.spark.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, unwrap
+from slackwater.doctor.history.files import DECOMPRESSED, LocalFile, open_log
+from slackwater.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, unwrap
 
 MAX_TASK_BYTES: Final = 2**27
 """As many as a task of Spark reads."""
@@ -25,7 +25,7 @@ _READ_AHEAD_BYTES: Final = 2**16
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-class FileRange(NamedTuple):
+class LogFileRange(NamedTuple):
     """Some bytes of a file."""
 
     path: str
@@ -35,6 +35,11 @@ class FileRange(NamedTuple):
     end: int
 
 
+def whole_file(file: LocalFile) -> LogFileRange:
+    """Return the range of a file; the size of a compressed one is not known before it is decompressed."""
+    return LogFileRange(file.path, file.name, 0, sys.maxsize if file.path.endswith(DECOMPRESSED) else file.size)
+
+
 def plan_tasks(
     files: Sequence[LocalFile],
     cores: int,
@@ -42,28 +47,28 @@ def plan_tasks(
     max_bytes: int = MAX_TASK_BYTES,
     min_bytes: int = MIN_TASK_BYTES,
     open_cost_bytes: int = FILE_OPEN_COST_BYTES,
-) -> list[list[FileRange]]:
+) -> list[list[LogFileRange]]:
     """Return the ranges of each task."""
     total = sum(file.size + open_cost_bytes for file in files)
     if not total:
         return []
     tasks = -(-total // min_bytes) if total < min_bytes * cores else cores * -(-total // (max_bytes * cores))
     length = -(-total // tasks)
-    ranges: list[list[FileRange]] = [[] for _ in range(tasks)]
+    ranges: list[list[LogFileRange]] = [[] for _ in range(tasks)]
     offset = 0
     for file in files:
         begin, task = 0, offset // length
         while begin < file.size:
             end = min(file.size, (task + 1) * length - offset)
-            ranges[task].append(FileRange(file.path, file.name, begin, end))
+            ranges[task].append(LogFileRange(file.path, file.name, begin, end))
             begin, task = end, task + 1
         offset += file.size + open_cost_bytes
     return [task_ranges for task_ranges in ranges if task_ranges]
 
 
-def read_blocks(part: FileRange, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+def read_blocks(part: LogFileRange, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that begin in a range, many at a time, as their position and their bytes."""
-    with FileIO(part.path) as file:
+    with open_log(part.path) as file:
         position = _skip_line(file, part.begin - 1) if part.begin else 0
         rest = b""
         while position + len(rest) < part.end:
@@ -94,7 +99,7 @@ def _without_mark(position: int, data: bytes) -> tuple[int, bytes]:
     return position, data
 
 
-def _skip_line(file: FileIO, position: int) -> int:
+def _skip_line(file: BinaryIO, position: int) -> int:
     """Return the position after the next line end, or the file's end."""
     file.seek(position)
     while chunk := file.read(_READ_AHEAD_BYTES):
@@ -104,7 +109,7 @@ def _skip_line(file: FileIO, position: int) -> int:
     return position
 
 
-def _rest_of_line(file: FileIO, data: bytes) -> bytes:
+def _rest_of_line(file: BinaryIO, data: bytes) -> bytes:
     """Return what completes the last line of the data; the file is positioned after it."""
     if data.endswith((b"\n", b"\r")):
         return b""
@@ -140,9 +145,9 @@ class LineCount(NamedTuple):
     """The line that begins there; None at the end of a range."""
 
 
-def count_lines(part: FileRange, positions: Sequence[int]) -> Iterator[LineCount]:
+def count_lines(part: LogFileRange, positions: Sequence[int]) -> Iterator[LineCount]:
     """Yield a count for each of the positions in a range, and for its end."""
-    with FileIO(part.path) as file:
+    with open_log(part.path) as file:
         previous = part.begin
         for position in sorted(position for position in positions if part.begin <= position < part.end):
             text = unwrap(_line_at(file, position)).text[:SHOWN_CHARACTERS]
@@ -151,8 +156,8 @@ def count_lines(part: FileRange, positions: Sequence[int]) -> Iterator[LineCount
         yield LineCount(part.name, part.end, _count_line_ends(file, previous, part.end), None)
 
 
-def _count_line_ends(file: FileIO, begin: int, end: int) -> int:
-    """Count line ends; a carriage return before a line feed is none."""
+def _count_line_ends(file: BinaryIO, begin: int, end: int) -> int:
+    """Count line ends; a carriage return before a line feed does not count."""
     count = 0
     for position in range(begin, end, BLOCK_BYTES):
         size = min(BLOCK_BYTES, end - position)
@@ -164,7 +169,7 @@ def _count_line_ends(file: FileIO, begin: int, end: int) -> int:
     return count
 
 
-def _line_at(file: FileIO, position: int) -> str:
+def _line_at(file: BinaryIO, position: int) -> str:
     file.seek(position)
     line = file.read(_READ_AHEAD_BYTES)
     end = _first_line_end(line)

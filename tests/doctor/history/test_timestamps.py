@@ -2,9 +2,9 @@
 
 import pytest
 
-from slackwater.spark.doctor.history.timestamps import parse_timestamp, zone_of
+from slackwater.doctor.history.timestamps import parse_timestamp, zone_of
+from tests.doctor.history.test_log_events import rows
 from tests.doctor.lines import consumer
-from tests.spark.doctor.test_log_events import rows
 
 NOON = 1_778_068_800_000
 """2026-05-06 12:00:00 UTC."""

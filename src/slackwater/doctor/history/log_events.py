@@ -4,8 +4,12 @@ Invariants:
 - The lines of one template become columns together. The fields of `detail` are columns of their own.
 - A line that names several removed members becomes one row for each of them.
 - The trigger of a rebalance comes from the reason in its line, and from the client's part of the reason if it has one.
-- A client's line without a timestamp, and a setting that a broker prints when it starts, have the time of the line
-  before it in the same file, or else of the first one after it in the same block.
+- A line without a timestamp has the time of the header of its record, or of the line before it in the same file, or
+  else of the first one after it in the same block. If no line of a file has a time, its position is its time
+  (events/times.py).
+- If the lines of a block are in the reverse order of their times, the order of the rows is reversed: their positions
+  are negative, and `evidence` has the place in the file.
+- What a client's template does not capture (group, ids, error) is looked for around the message (context.py).
 - Values that our broker and clients have escaped are unescaped, after lists have been split.
 - A relevant line that no template matches, and one that is too long, becomes a row without a template. A record or
   group event in JSON becomes a row with its kind in place of the template.
@@ -22,14 +26,24 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from slackwater.doctor.events.member_ids import client_of_member
 from slackwater.doctor.events.table import ASSIGNMENT, COLUMNS, DETAIL, EVIDENCE, FLAG, LIST, LONG, TEXT, OtherEventKind
+from slackwater.doctor.events.times import MIN_CLOCK_MS, MIN_DATED_MS
+from slackwater.doctor.history.context import (
+    container_name,
+    find_error,
+    find_field,
+    kind_of_error,
+    name_error,
+    time_around,
+)
+from slackwater.doctor.history.garbage_collection import garbage_collection_paused
+from slackwater.doctor.history.lines import TEMPLATES, LogLine
+from slackwater.doctor.history.timestamps import parse_timestamp, zone_of
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.wording import CompiledTemplate, TemplateSet
 from slackwater.escaping import unescape
 from slackwater.group.events import EventKind, EventSource
-from slackwater.spark.doctor.garbage_collection import garbage_collection_paused
-from slackwater.spark.doctor.history.lines import TEMPLATES, LogLine
-from slackwater.spark.doctor.history.timestamps import parse_timestamp, zone_of
 
 Values = list[Any]
 Columns = dict[str, Values]
@@ -49,7 +63,31 @@ UNRECOGNIZED: Final = "unrecognized"
 _CLIENT_LOG: Final = EventSource.CLIENT_LOG.value
 _REASONS: Final = TemplateSet([REASONS])
 _REMOVED: Final = (EventKind.MEMBER_DROPPED, EventKind.MEMBER_UNSYNCED)
-_AT_START: Final = (OtherEventKind.BROKER_SETTING, OtherEventKind.BROKER_STARTED)
+_SETTINGS: Final = (OtherEventKind.BROKER_SETTING, OtherEventKind.CLIENT_SETTING)
+_WITH_ERROR: Final = (
+    EventKind.COMMIT_REFUSED,
+    EventKind.HEARTBEAT_REFUSED,
+    EventKind.JOIN_REFUSED,
+    EventKind.REBALANCE_FAILED,
+    EventKind.SESSION_LOST,
+    OtherEventKind.CLIENT_FAILED,
+)
+"""Kinds of failures of which clients log the error."""
+_LOOKED_UP: Final = ("group", "client", "member", "instance", "generation")
+_CONSUMER: Final = "#consumer-"
+_DEFAULT_CLIENT_ID: Final = "rdkafka"
+"""librdkafka's default client id. It does not identify a client; a container's name from docker-compose does."""
+_NUMBERED: Final = re.compile(r"[|\[]([^|\[\]]*)#consumer-(\d+)[|\]] \[thrd:", re.ASCII)
+_NAMES_OWN_MEMBER: Final = (
+    EventKind.MEMBER_LEFT,
+    EventKind.POLL_OVERRUN,
+    EventKind.HEARTBEAT_REFUSED,
+    EventKind.COMMIT_REFUSED,
+)
+"""Failures of clients and their leaves: the member id in them is their own."""
+_DAY_MS: Final = 86_400_000
+_MIN_DECREASES: Final = 2
+"""A block is in reverse order if its times decrease this often and never increase."""
 _INTEGER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 _BRACKETS: Final = re.compile(r"^\w*[(\[{]+|[)\]}]+$", re.ASCII)
 _QUOTES: Final = re.compile("['\"]")
@@ -85,6 +123,7 @@ class LogReader:
                 matches.setdefault(template, []).append((number, line, groups))
         if not matches:
             return pa.table({})
+        _number_consumers(matches)
         zone = zone_of(file, self.zones, self.zone)
         table = pa.concat_tables(
             [self._template_table(template, line_matches, zone) for template, line_matches in matches.items()],
@@ -92,9 +131,10 @@ class LogReader:
         )
         numbers = [number for line_matches in matches.values() for number, _, _ in line_matches]
         table = table.take(pa.array(np.argsort(numbers)))
-        if any(_shares_time(template) for template in matches):
-            table = self._fill_times(file, table)
+        table = self._fill_times(file, table)
         table = table.append_column("file", pa.repeat(pa.scalar(file), table.num_rows))
+        if _is_newest_first(table):
+            table = _reversed(table)
         cluster = self._cluster_of(file)
         if cluster is not None:
             table = table.append_column("cluster", pa.repeat(pa.scalar(cluster), table.num_rows))
@@ -123,20 +163,52 @@ class LogReader:
         return file.rpartition(self.clusters_dir.rstrip("/") + "/")[2].partition("/")[0]
 
     def _fill_times(self, file: str, table: pa.Table) -> pa.Table:
-        """Give rows without a timestamp the time of the row before."""
-        times: Values = table["time_ms"].to_pylist() if "time_ms" in table.column_names else [None] * table.num_rows
-        kinds, sources = table["kind"].to_pylist(), table["source"].to_pylist()
-        sharing = [row for row, kind in enumerate(kinds) if kind and (sources[row] == _CLIENT_LOG or kind in _AT_START)]
-        last = self._last_time_ms.get(file)
-        if last is None:
-            last = next((times[row] for row in sharing if times[row] is not None), None)
-        for row in sharing:
-            last = times[row] = last if times[row] is None else times[row]
-        if last is None:
+        """Give each row a time. Times without a date move to the next day when the clock passes midnight."""
+        if "kind" not in table.column_names:
             return table
-        self._last_time_ms[file] = last
+        is_event = has_value(table, "kind")
+        has_time = has_value(table, "time_ms")
+        times: Values = table["time_ms"].to_pylist() if has_time.any() else [None] * table.num_rows
+        if (has_time | ~is_event).all() and min(
+            (time for time in times if time is not None), default=0
+        ) >= MIN_DATED_MS:
+            self._last_time_ms[file] = next(time for time in reversed(times) if time is not None)
+            return table
+        last = self._last_time_ms.get(file, next((time for time in times if time is not None), None))
+        for row in np.flatnonzero(is_event).tolist():
+            if times[row] is None:
+                times[row] = table["position"][row].as_py() if last is None else last
+                continue
+            if last is not None and MIN_CLOCK_MS <= times[row] < MIN_CLOCK_MS + _DAY_MS and last < MIN_DATED_MS:
+                times[row] += (last - times[row] + _DAY_MS // 2) // _DAY_MS * _DAY_MS if last > times[row] else 0
+            last = times[row]
+        if last is not None:
+            self._last_time_ms[file] = last
         table = table.drop_columns(["time_ms"]) if "time_ms" in table.column_names else table
         return table.append_column("time_ms", pa.array(times, pa.int64()))
+
+
+def _number_consumers(matches: dict[CompiledTemplate | str, list[LineMatch]]) -> None:
+    """Tell the consumers of one process apart: librdkafka numbers those that share a client id."""
+    numbers: dict[str, set[str]] = {}
+    is_composed = False
+    for line_matches in matches.values():
+        for _, line, _ in line_matches:
+            if _CONSUMER in line.text and (match := _NUMBERED.search(line.text)):
+                numbers.setdefault(match[1], set()).add(match[2])
+                is_composed |= match[1] == _DEFAULT_CLIENT_ID and container_name(line) is not None
+    if not is_composed and not any(len(found) > 1 for found in numbers.values()):
+        return
+    for template, line_matches in matches.items():
+        if isinstance(template, CompiledTemplate) and "client" in template.groups:
+            index = template.groups["client"] - 1
+            for place, (number, line, groups) in enumerate(line_matches):
+                match = _NUMBERED.search(line.text)
+                if match is not None and groups[index] == match[1]:
+                    container = container_name(line) if match[1] == _DEFAULT_CLIENT_ID else None
+                    number_shown = f"{_CONSUMER}{match[2]}" if len(numbers[match[1]]) > 1 else ""
+                    name = f"{container or match[1]}{number_shown}"
+                    line_matches[place] = (number, line, (*groups[:index], name, *groups[index + 1 :]))
 
 
 def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str | None, ...]]:
@@ -152,16 +224,30 @@ def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str 
         return None, ()
     if line.is_too_long:
         return UNRECOGNIZED, ()
-    for template in choice.templates:
-        if template.required in line.text and (match := template.match(line.text)):
-            return (template if template.template.kind else None), match.groups()
+    if matched := TEMPLATES.match(line.text, choice):
+        template, match = matched
+        return (template if template.template.kind else None), match.groups()
     return (UNRECOGNIZED if any(word in line.text for word in choice.words) else None), ()
 
 
-def _shares_time(template: CompiledTemplate | str) -> bool:
-    if isinstance(template, str):
+def _is_newest_first(table: pa.Table) -> bool:
+    """Return whether the times of a block only decrease, as in the output of log viewers."""
+    if "time_ms" not in table.column_names:
         return False
-    return template.constants["source"] == _CLIENT_LOG or template.template.kind in _AT_START
+    steps = np.diff(table["time_ms"].drop_null().to_numpy())
+    return bool((steps < 0).sum() >= _MIN_DECREASES and not (steps > 0).any())
+
+
+def _reversed(table: pa.Table) -> pa.Table:
+    """Return the rows in the reverse order."""
+    places = [
+        f"{file}:{position}"
+        for file, position in zip(table["file"].to_pylist(), table["position"].to_pylist(), strict=True)
+    ]
+    negative = pc.negate(table["position"])
+    table = table.drop_columns(["position"]).append_column("position", negative)
+    table = table.append_column("evidence", pa.array(places, pa.string()))
+    return table.take(pa.array(np.arange(table.num_rows - 1, -1, -1)))
 
 
 def _has_value(column: Values) -> bool:
@@ -179,8 +265,17 @@ def _event_columns(template: CompiledTemplate, values: Columns, lines: Sequence[
     heads = values.pop("head", [None] * count)
     columns: Columns = {slot: [value or None for value in column] for slot, column in values.items()}
     columns |= {slot: [value] * count for slot, value in template.constants.items() if value}
-    columns["time_ms"] = [_time_ms(head, line, zone) for head, line in zip(heads, lines, strict=True)]
     kind = template.template.kind
+    columns["time_ms"] = [
+        _time_ms(head, line, zone, looks_around=kind not in _SETTINGS) for head, line in zip(heads, lines, strict=True)
+    ]
+    if template.constants["source"] == _CLIENT_LOG:
+        if template.has_context:
+            _add_names(columns, lines)
+            if kind in _NAMES_OWN_MEMBER:
+                _add_clients(columns)
+        if kind in _WITH_ERROR:
+            _add_errors(columns, lines, template.has_context)
     if kind == EventKind.REBALANCE_STARTED and "reason" in columns:
         _add_reasons(columns)
     if "member_ids" in columns:
@@ -206,9 +301,46 @@ def _unescape(value: Any) -> Any:
     return unescape(value) if isinstance(value, str) else value
 
 
-def _time_ms(head: str | None, line: LogLine, zone: str) -> int | None:
+def _time_ms(head: str | None, line: LogLine, zone: str, *, looks_around: bool) -> int | None:
     time_ms = parse_timestamp(head, zone) if head else None
-    return parse_timestamp(line.timestamp, zone) if time_ms is None and line.timestamp else time_ms
+    if time_ms is None and line.timestamp:
+        time_ms = parse_timestamp(line.timestamp, zone)
+    return time_around(line, zone) if time_ms is None and looks_around else time_ms
+
+
+def _add_names(columns: Columns, lines: Sequence[LogLine]) -> None:
+    """Add the group and the ids that the text around the messages names."""
+    for name in _LOOKED_UP:
+        known = columns.get(name, [None] * len(lines))
+        columns[name] = [
+            find_field(name, line) if value is None else value for value, line in zip(known, lines, strict=True)
+        ]
+
+
+def _add_clients(columns: Columns) -> None:
+    """Add the client ids that the ids of dynamic members begin with."""
+    count = len(columns["kind"])
+    rows = zip(*(columns.get(name, [None] * count) for name in ("client", "member", "instance")), strict=True)
+    columns["client"] = [
+        client_of_member(member) if client is None and instance is None and member else client
+        for client, member, instance in rows
+    ]
+
+
+def _add_errors(columns: Columns, lines: Sequence[LogLine], has_context: bool) -> None:
+    """Add the errors that the text around the messages names, and the kinds of events that these errors mean."""
+    errors = columns.get("error", [None] * len(lines))
+    whys = columns.get("why", errors)
+    kinds = columns["kind"]
+    for row, line in enumerate(lines):
+        if (
+            errors[row] is None
+            and whys[row] is None
+            and (error := find_error(line, has_fields=has_context)) is not None
+        ):
+            errors[row] = name_error(error)
+            kinds[row] = kind_of_error(kinds[row], errors[row])
+    columns["error"] = errors
 
 
 def _add_reasons(columns: Columns) -> None:
@@ -335,8 +467,15 @@ def _row_per_removed_member(table: pa.Table) -> pa.Table:
 
 def is_complete(rows: pa.Table) -> NDArray[np.bool_]:
     """Return which rows need nothing from other rows."""
-    complete = has_value(rows, "kind") & has_value(rows, "time_ms") & has_value(rows, "group")
+    complete = has_value(rows, "kind") & has_date(rows) & has_value(rows, "group")
     return complete & (has_value(rows, "client") | ~is_one_of(rows, "source", (_CLIENT_LOG,)))
+
+
+def has_date(rows: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows have a time with a date."""
+    if "time_ms" not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return np.asarray(pc.fill_null(pc.greater_equal(rows["time_ms"], MIN_DATED_MS), False).to_numpy(), np.bool_)
 
 
 def has_value(rows: pa.Table, name: str) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 """What attribution and the report need to know of each file, collected while its lines are read.
 
-Tasks send summaries to the driver by an accumulator. Merging is idempotent: a task that Spark repeats changes nothing.
+Merging is idempotent: a task that Spark repeats changes nothing.
 """
 
 from collections.abc import Iterable
@@ -11,18 +11,32 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from pyspark.accumulators import AccumulatorParam
 
+from slackwater.doctor.events.member_ids import ARROW_PATTERN
 from slackwater.doctor.events.table import CLUSTER_KINDS, TEXT, OtherEventKind
+from slackwater.doctor.history.lines import GROUP_EVENT, RECORD
+from slackwater.doctor.history.log_events import ARROW_TYPES, has_date, has_value, is_complete, is_one_of
 from slackwater.group.events import EventKind, EventSource
-from slackwater.spark.doctor.history.lines import GROUP_EVENT, RECORD
-from slackwater.spark.doctor.history.log_events import ARROW_TYPES, has_value, is_complete, is_one_of
 
-MEMBER_ID: Final = r"^(.+)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-"""A dynamic member's id: its client id and a UUID."""
 WITHOUT_GROUP: Final = (EventKind.MEMBER_FENCED.value, EventKind.LEADER_CHANGED.value)
 """Kinds of rows that name members and may not name their group."""
-_MEMBER_ID: Final = MEMBER_ID.replace("(.+)", "(?P<client>.+)")
+NAMELESS_GROUP: Final = "(group not named in the log)"
+NAMELESS_FAILURES: Final = tuple(
+    kind.value
+    for kind in (
+        EventKind.POLL_OVERRUN,
+        EventKind.SESSION_LOST,
+        EventKind.COMMIT_REFUSED,
+        EventKind.MEMBER_FENCED,
+        EventKind.JOIN_REFUSED,
+        EventKind.REBALANCE_FAILED,
+        EventKind.HEARTBEAT_REFUSED,
+    )
+)
+"""Events that are kept without a group: librdkafka without debug never logs one."""
+MAX_EXAMPLES: Final = 5
+"""Unrecognized lines of a file that are kept."""
+NO_TIMESTAMP: Final = "(no date and time that could be read) "
 
 
 @dataclass(slots=True)
@@ -82,18 +96,6 @@ class FileSummaries(dict[tuple[str | None, str], FileSummary]):
         return ended
 
 
-class FileSummariesParam(AccumulatorParam[FileSummaries]):
-    """Adds summaries in an accumulator."""
-
-    def zero(self, value: FileSummaries) -> FileSummaries:
-        """Return no summaries."""
-        return FileSummaries()
-
-    def addInPlace(self, value1: FileSummaries, value2: FileSummaries) -> FileSummaries:
-        """Merge two sets of summaries."""
-        return value1.add(value2.values())
-
-
 def summarize(rows: pa.Table) -> FileSummaries:
     """Return the summary of rows that are all of one file."""
     cluster = rows["cluster"][0].as_py() if "cluster" in rows.column_names else None
@@ -112,7 +114,8 @@ def _contents(rows: pa.Table, by_client: NDArray[np.bool_]) -> dict[str, NDArray
     return {
         "incomplete": has_kind & ~is_complete(rows),
         "cluster_events": is_one_of(rows, "kind", CLUSTER_KINDS),
-        "unrecognized": ~has_value(rows, "template") | (has_kind & ~has_value(rows, "time_ms")),
+        "unrecognized": ~has_value(rows, "template"),
+        "undated": has_kind & ~has_date(rows),
         "records": is_one_of(rows, "template", (RECORD,)),
         "group_events": is_one_of(rows, "template", (GROUP_EVENT,)),
         "without_names": by_client & ~(has_group & has_value(rows, "client")),
@@ -128,7 +131,7 @@ def _add_names(summary: FileSummary, rows: pa.Table) -> None:
     # A client id in a row takes precedence over the member id; a static member's id begins with its instance id.
     dynamic = ~has_value(rows, "instance") & ~has_value(rows, "client")
     members = _text(rows, "member").filter(pa.array(dynamic))
-    summary.member_clients = _names(pc.struct_field(pc.extract_regex(members, _MEMBER_ID), "client"))
+    summary.member_clients = _names(pc.struct_field(pc.extract_regex(members, ARROW_PATTERN), "client"))
 
 
 def _names(values: pa.Array) -> set[str]:

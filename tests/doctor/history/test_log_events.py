@@ -4,10 +4,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from slackwater.doctor.events.table import COLUMNS, DETAIL, LIST, LONG
+from slackwater.doctor.history.lines import MAX_LINE_LENGTH, LinePrefilter, find_lines
+from slackwater.doctor.history.log_events import LogReader
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
-from slackwater.spark.doctor.history.lines import MAX_LINE_LENGTH, LinePrefilter, find_lines
-from slackwater.spark.doctor.history.log_events import LogReader
 from tests.doctor.lines import LINES, M, N, consumer, java
 
 LONG_LINE = "x" * 5000 + java("Preparing to rebalance group " + "g " * 3000)

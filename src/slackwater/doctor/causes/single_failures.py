@@ -1,0 +1,294 @@
+"""Failures that were read without what happened before and after: each is named by itself, never as sure.
+
+Invariants:
+- These rules run only if no other rule explains the history with a fault.
+- A finding of this module is partial: its confidence is between 0.5 and 0.7, and `missing` names what would decide.
+- A request to rejoin (REBALANCE_IN_PROGRESS) is part of every rebalance. It is a failure only if one client gets it
+  repeatedly and does not rejoin.
+- A client that finds its coordinator and loses it again repeatedly, while the others keep it, cannot reach it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, Finding, evidence, shown, unique
+from slackwater.doctor.events import row_predicates
+from slackwater.doctor.events.rows import Row
+from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.headlines import count_of, shown_names
+from slackwater.doctor.prescriptions.numbers import measured
+from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.group.events import EventKind
+
+MIN_CONFIDENCE: Final = 0.5
+_MIDDLE: Final = 0.6
+_MIN_REJOIN_REQUESTS: Final = 3
+"""A client that polls rejoins at the first one."""
+_REBALANCING: Final = ("REBALANCE_IN_PROGRESS", "rebalancing", "ebalance in progress", "RebalanceInProgress")
+_NOT_COORDINATOR: Final = ("NOT_COORDINATOR", "not the correct coordinator", "COORDINATOR_NOT_AVAILABLE")
+_OLD_GENERATION: Final = ("ILLEGAL_GENERATION", "IllegalGeneration", "generation id is not valid", "already rebalanced")
+_POLL_OR_SESSION: Final = (
+    "whether the poll loop was late or heartbeats failed; add the client's log from the last completed join on, "
+    "or the broker's log"
+)
+
+
+class _Failure(NamedTuple):
+    """A kind of failure and the cause it is reported as."""
+
+    cause: str
+    confidence: float
+    what: str
+    matches: Callable[[Row], bool]
+    missing: str
+    alternatives: tuple[str, ...] = ()
+
+
+def _text(row: Row) -> str:
+    return f"{row.detail_text('error')} {row.detail_text('why')} {row.detail_text('reason')}"
+
+
+def _has(row: Row, words: Sequence[str]) -> bool:
+    text = _text(row)
+    return any(word in text for word in words)
+
+
+def _is_lost_session(row: Row) -> bool:
+    if row.kind == EventKind.PARTITIONS_LOST:
+        return True
+    if row.kind == EventKind.SESSION_LOST:
+        return not _has(row, _REBALANCING)
+    return row.kind == EventKind.HEARTBEAT_REFUSED and (row_predicates.is_lost(row) or _has(row, _OLD_GENERATION))
+
+
+def _is_refused_commit(row: Row) -> bool:
+    return row.kind == EventKind.COMMIT_REFUSED and not _has(row, (*_REBALANCING, *_NOT_COORDINATOR))
+
+
+def _is_without_coordinator(row: Row) -> bool:
+    if row.kind == EventKind.COORDINATOR_LOST:
+        return True
+    refused = (EventKind.HEARTBEAT_REFUSED, EventKind.COMMIT_REFUSED, EventKind.REBALANCE_FAILED)
+    return row.kind in refused and _has(row, _NOT_COORDINATOR)
+
+
+_FAILURES: Final = (
+    _Failure(
+        "instance_id_conflict",
+        LIKELY,
+        "was fenced: another process uses its group.instance.id",
+        row_predicates.is_instance_taken,
+        "which processes share the group.instance.id; add the other clients' logs or __consumer_offsets",
+    ),
+    _Failure(
+        "poll_delay",
+        LIKELY,
+        "exceeded max.poll.interval.ms",
+        row_predicates.is_overrun,
+        "how long its batches take and whether it rejoined; add the client's log after this line",
+    ),
+    _Failure(
+        "crash",
+        _MIDDLE,
+        "ended with an error",
+        row_predicates.is_failure,
+        "whether the process ended and came back; add the client's log after this line, or the broker's log",
+        ("crash_loop",),
+    ),
+    _Failure(
+        "session_expiry",
+        LIKELY,
+        "got no heartbeat response for its session timeout",
+        row_predicates.is_timed_out,
+        "whether the process was paused, the network failed or the broker was down; add the broker's log",
+        ("coordinator_unreachable", "coordinator_restart"),
+    ),
+    _Failure(
+        "poll_delay",
+        _MIDDLE,
+        "could not commit: it was no longer a member of the generation",
+        _is_refused_commit,
+        _POLL_OR_SESSION,
+        ("session_expiry",),
+    ),
+    _Failure(
+        "session_expiry",
+        _MIDDLE,
+        "lost its session",
+        _is_lost_session,
+        _POLL_OR_SESSION,
+        ("poll_delay", "coordinator_restart"),
+    ),
+    _Failure(
+        "coordinator_restart",
+        MIN_CONFIDENCE,
+        "lost its coordinator",
+        _is_without_coordinator,
+        "whether the broker restarted, the coordinator moved or the network failed; add the broker's log",
+        ("coordinator_unreachable", "session_expiry"),
+    ),
+    _Failure(
+        "unknown",
+        MIN_CONFIDENCE,
+        "failed to join the group",
+        lambda row: row.kind in (EventKind.JOIN_REFUSED, EventKind.REBALANCE_FAILED) and not _has(row, _REBALANCING),
+        "why the join failed; add the broker's log",
+    ),
+)
+_KINDS: Final = (
+    EventKind.MEMBER_FENCED,
+    EventKind.JOIN_REFUSED,
+    EventKind.REBALANCE_FAILED,
+    EventKind.POLL_OVERRUN,
+    EventKind.MEMBER_LEFT,
+    OtherEventKind.CLIENT_FAILED,
+    EventKind.COMMIT_REFUSED,
+    EventKind.SESSION_LOST,
+    EventKind.PARTITIONS_LOST,
+    EventKind.HEARTBEAT_REFUSED,
+    EventKind.COORDINATOR_LOST,
+)
+_JOINED: Final = (EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED, EventKind.PARTITIONS_ASSIGNED)
+_SESSION_KINDS: Final = (*_JOINED, EventKind.HEARTBEAT_REFUSED, EventKind.SESSION_LOST, EventKind.COMMIT_REFUSED)
+_KIP848: Final = {name: f"kip848_{name}" for name in ("poll_delay", "session_expiry")}
+_HEALTH: Final = (
+    EventKind.GENERATION_FORMED,
+    EventKind.GENERATION_RECORDED,
+    EventKind.REBALANCE_COMPLETED,
+    EventKind.MEMBER_JOINED,
+    EventKind.PARTITIONS_ASSIGNED,
+    EventKind.PROGRESS,
+    OtherEventKind.MEMBER_RECORDED,
+)
+"""A completed join, a generation, an assignment or commits: the group worked."""
+
+
+def single_failure(history: GroupHistory) -> Finding | None:
+    """Return the most telling failure in the rows, as a partial finding."""
+    if (busy := _lost_while_asked_to_rejoin(history)) is not None:
+        return busy
+    rows = history.of(*_KINDS)
+    for failure in _FAILURES:
+        own = [row for row in rows if failure.matches(row)]
+        if own:
+            return _finding(history, failure, own)
+    return _asked_to_rejoin(history)
+
+
+def has_evidence_of_health(history: GroupHistory) -> bool:
+    """Return whether a row shows that the group worked."""
+    return any(True for _ in history.each(*_HEALTH))
+
+
+def rebalance_without_reason(history: GroupHistory) -> Row | None:
+    """Return where the only client of an excerpt gave up partitions and joined again, if the input has no reason.
+
+    An excerpt that begins while the client is a member does not show the members that came or left before.
+    """
+    if history.has_broker or history.has_records or len(history.timelines) > 1:
+        return None
+    if any(timeline.starts for timeline in history.timelines.values()):
+        return None
+    revoked = (row for row in history.of(EventKind.PARTITIONS_REVOKED) if row.detail_names("partitions"))
+    first = next(revoked, None)
+    joined = history.of(EventKind.MEMBER_JOINED)
+    return first if first is not None and joined and joined[-1].time_ms >= first.time_ms else None
+
+
+def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> Finding:
+    names = unique(name for row in rows if (name := _name(row)))
+    limits = [limit for row in rows if (limit := row.detail_number("limit_ms"))]
+    silent = [duration for row in rows if (duration := row.detail_number("duration_ms"))]
+    figures = {"failures": len(rows)} | ({"limit_ms": limits[0]} if limits else {})
+    figures |= {"pause_ms": max(silent)} if silent else {}
+    during = f": {measured(max(silent))}" if silent else ""
+    return Finding(
+        cause=_of_protocol(history, failure.cause),
+        culprits=names,
+        times=tuple(row.time_ms for row in rows),
+        confidence=failure.confidence,
+        evidence=shown(evidence(row, f"{_name(row) or 'a client'} {failure.what}") for row in rows),
+        recurring=len(rows) > max(1, len(names)),
+        figures=figures,
+        missing=(failure.missing,),
+        alternatives=tuple(_of_protocol(history, cause) for cause in failure.alternatives),
+        partial=True,
+        headline=f"{shown_names(names, 'a client')} {failure.what}{during}{count_of(len(rows))}",
+    )
+
+
+def _of_protocol(history: GroupHistory, cause: str) -> str:
+    return _KIP848.get(cause, cause) if history.is_consumer_protocol else cause
+
+
+def _lost_while_asked_to_rejoin(history: GroupHistory) -> Finding | None:
+    """Find a client that is asked to rejoin and is no longer a member later, without a join in between.
+
+    It did not rejoin within the rebalance timeout, so it was busy; a client without heartbeats would not be asked.
+    """
+    asked: dict[str, Row] = {}
+    for row in history.of(*_SESSION_KINDS):
+        if not row.is_from_client:
+            continue
+        name = _name(row)
+        if row.kind in _JOINED:
+            asked.pop(name, None)
+        elif row.kind == EventKind.HEARTBEAT_REFUSED and _has(row, _REBALANCING):
+            asked.setdefault(name, row)
+        elif row_predicates.is_lost(row) and not row_predicates.is_timed_out(row) and name in asked:
+            first = asked[name]
+            waited_ms = row.time_ms - first.time_ms
+            during = f" within {measured(waited_ms)}" if waited_ms else ""
+            return Finding(
+                cause=_of_protocol(history, "poll_delay"),
+                culprits=(name,) if name else (),
+                times=(row.time_ms,),
+                confidence=POSSIBLE,
+                evidence=shown(
+                    [
+                        evidence(first, f"{name or 'a client'} was asked to rejoin"),
+                        evidence(row, f"{name or 'a client'} had not rejoined and was removed"),
+                    ]
+                ),
+                figures={"waited_ms": waited_ms} if waited_ms else {},
+                missing=("what the client did meanwhile; add its log between these lines, or the broker's log",),
+                alternatives=(_of_protocol(history, "session_expiry"),),
+                partial=True,
+                headline=f"{name or 'a client'} was asked to rejoin, did not{during}, and was removed from the group",
+            )
+    return None
+
+
+def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
+    """Find a client that is asked to rejoin repeatedly and does not: its poll loop does not run."""
+    asked: dict[str, list[Row]] = {}
+    longest: list[Row] = []
+    for row in history.of(EventKind.HEARTBEAT_REFUSED, EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED):
+        if not row.is_from_client:
+            continue
+        own = asked.setdefault(_name(row), [])
+        if row.kind != EventKind.HEARTBEAT_REFUSED:
+            asked[_name(row)] = []
+        elif _has(row, _REBALANCING):
+            own.append(row)
+            longest = list(own) if len(own) > len(longest) else longest
+    if len(longest) < _MIN_REJOIN_REQUESTS:
+        return None
+    name, waited_ms = _name(longest[0]), longest[-1].time_ms - longest[0].time_ms
+    during = f" in {measured(waited_ms)}" if waited_ms else ""
+    return Finding(
+        cause=_of_protocol(history, "poll_delay"),
+        culprits=(name,) if name else (),
+        times=tuple(row.time_ms for row in longest),
+        confidence=_MIDDLE,
+        evidence=shown(evidence(row, f"{name or 'a client'} was asked to rejoin and did not") for row in longest),
+        figures={"failures": len(longest), "waited_ms": waited_ms},
+        missing=("what the poll loop does meanwhile, and whether it rejoined later; add the rest of the client's log",),
+        alternatives=("stuck_rebalance",),
+        partial=True,
+        headline=f"{name or 'a client'} was asked to rejoin {len(longest)} times{during} and did not",
+    )
+
+
+def _name(row: Row) -> str:
+    return row.instance or row.client or row.label or row.member or ""

@@ -1,0 +1,1 @@
+"""The doctor in this process: the diagnosis of small local input without Spark."""

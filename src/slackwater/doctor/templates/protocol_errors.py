@@ -1,0 +1,120 @@
+"""Errors of Kafka's group protocol in the lines of any program, by the words of the protocol's clients.
+
+A program that catches an error of its library logs it in its own words. The error's own text is the same everywhere.
+
+Invariants:
+- These families are tried last: a line that a library's own template matches is not read here.
+- An error in a line about a commit is a refused commit.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from slackwater.doctor.templates.wording import Family, Template
+from slackwater.group.events import EventKind, EventSource
+
+_UNKNOWN_MEMBER: Final = (
+    "The coordinator is not aware of this member",
+    "Broker: Unknown member",
+    "The provided member is not known in the current generation",
+    "Unknown Member ID",
+    "UnknownMemberIdError",
+    "UNKNOWN_MEMBER_ID",
+)
+_OLD_GENERATION: Final = (
+    "Specified group generation id is not valid",
+    "Broker: Specified group generation id is not valid",
+    "The provided generation id is not the current generation",
+    "Illegal Generation",
+    "IllegalGenerationError",
+    "ILLEGAL_GENERATION",
+)
+_REBALANCING: Final = (
+    "The group is rebalancing, so a rejoin is needed",
+    "Broker: Group rebalance in progress",
+    "A rebalance for the group is in progress",
+    "Rebalance In Progress",
+    "RebalanceInProgressError",
+    "REBALANCE_IN_PROGRESS",
+)
+_FENCED: Final = (
+    "another consumer with the same group.instance.id has registered",
+    "Static consumer fenced by other consumer",
+    "FencedInstanceIdException",
+    "FENCED_INSTANCE_ID",
+)
+_COORDINATOR: Final = (
+    "This is not the correct coordinator",
+    "Broker: Not coordinator",
+    "not coordinated by this broker",
+    "Not Coordinator For Group",
+    "NotCoordinatorForGroupError",
+    "NOT_COORDINATOR",
+    "The coordinator is not available",
+    "The group coordinator is not available",
+    "Broker: Coordinator not available",
+    "Broker: Group coordinator not available",
+    "Group Coordinator Not Available",
+    "COORDINATOR_NOT_AVAILABLE",
+)
+_NOT_A_MEMBER: Final = (
+    "Commit cannot be completed since the group has already rebalanced",
+    "the consumer is not part of an active group",
+)
+_POLL: Final = (
+    "Application maximum poll interval",
+    "Maximum application poll interval",
+    "MAX_POLL_EXCEEDED",
+    "MaxPollExceeded",
+)
+_REFUSED_JOINS: Final = (
+    ("INCONSISTENT_GROUP_PROTOCOL", "supported protocols are incompatible with those of existing members"),
+    ("INVALID_SESSION_TIMEOUT", "session timeout is not within the range allowed by the broker"),
+    ("INVALID_SESSION_TIMEOUT", "Broker: Invalid session timeout"),
+    ("GROUP_MAX_SIZE_REACHED", "consumer group has reached its max size"),
+    ("GROUP_AUTHORIZATION_FAILED", "Not authorized to access group"),
+    ("GROUP_AUTHORIZATION_FAILED", "Broker: Group authorization failed"),
+)
+
+
+def _templates() -> Iterator[Template]:
+    for text in _POLL:
+        yield Template(
+            "poll overrun",
+            "all",
+            text,
+            f"{text}[[ (<limit_ms>ms) exceeded by <over_ms>ms]]",
+            EventKind.POLL_OVERRUN,
+            {"trigger": "poll_timeout"},
+        )
+    for text in _NOT_A_MEMBER:
+        yield Template(
+            "commit refused", "all", text, text, EventKind.COMMIT_REFUSED, {"error": f"UNKNOWN_MEMBER_ID: {text}"}
+        )
+    for text in _FENCED:
+        yield Template("fenced", "all", text, text, EventKind.MEMBER_FENCED, {"error": "FENCED_INSTANCE_ID"})
+    for code, text in _REFUSED_JOINS:
+        yield Template("join refused", "all", text, text, EventKind.JOIN_REFUSED, {"error": f"{code}: {text}"})
+    errors = (
+        ("UNKNOWN_MEMBER_ID", _UNKNOWN_MEMBER, EventKind.SESSION_LOST, "error"),
+        ("ILLEGAL_GENERATION", _OLD_GENERATION, EventKind.SESSION_LOST, "error"),
+        ("REBALANCE_IN_PROGRESS", _REBALANCING, EventKind.HEARTBEAT_REFUSED, "error"),
+        ("NOT_COORDINATOR", _COORDINATOR, EventKind.COORDINATOR_LOST, "why"),
+    )
+    for code, texts, kind, slot in errors:
+        for text in texts:
+            error = text if text == code else f"{code}: {text}"
+            yield Template("commit refused", "all", text, f"ommit<*>{text}", EventKind.COMMIT_REFUSED, {"error": error})
+            yield Template("error of the protocol", "all", text, text, kind, {slot: error})
+
+
+PROTOCOL_ERRORS: Final = Family(
+    name="errors of the group protocol",
+    source=EventSource.CLIENT_LOG,
+    markers=tuple(dict.fromkeys(template.key for template in _templates())),
+    prefix=r"^(.*?)",
+    prefix_slots=("head",),
+    words=(),
+    is_open=True,
+    templates=tuple(_templates()),
+)

@@ -1,0 +1,80 @@
+"""Parts of a verdict as sentences, the same in the text and on the page."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from slackwater.doctor.causes.eager import STOP_THE_WORLD
+from slackwater.doctor.causes.finding import Finding
+from slackwater.doctor.causes.rules import CAUSES
+from slackwater.doctor.events.times import is_dated, shown_time
+from slackwater.doctor.headlines import headline, plural, shown_names
+from slackwater.doctor.prescriptions.numbers import measured
+from slackwater.doctor.timeline.rebalances import MIN_STORM_REBALANCES
+from slackwater.doctor.verdict import Verdict
+
+_CHECKS: Final = {
+    "crash_loop": "look at the exit codes and restart counts of the processes",
+    "crash": "look at the exit code of the process and at the end of its log",
+    "session_expiry": "look for pauses: GC log, CPU throttling",
+    "poll_delay": "look for max.poll.interval.ms in the client's log",
+    "instance_id_conflict": "look for a second process with this group.instance.id",
+    "shared_group_id": "compare the topics that the members read",
+    "autoscaler_flapping": "look at the decisions of the autoscaler",
+    "rolling_restart": "look at the times of deploys",
+    "static_restart_in_time": "look at the times of deploys",
+    "coordinator_restart": "look at the start time of the broker",
+    "scale_in": "look at the configured number of processes",
+    "scale_out": "look at the configured number of processes",
+}
+"""Where to look for a cause that the input does not exclude."""
+_PAUSE_MS: Final = 60_000
+"""A recurring incident can go on after a pause of this length."""
+
+
+def recurrence(verdict: Verdict) -> str:
+    """Return whether the cause recurs, and whether that made a storm of rebalances; empty if it does not."""
+    if not verdict.storm:
+        return ""
+    return "a rebalance storm" if verdict.rebalances >= MIN_STORM_REBALANCES else "it recurs"
+
+
+def also_found(verdict: Verdict, finding: Finding) -> str:
+    """Return another finding of a group with its members and its figures."""
+    if finding.cause == STOP_THE_WORLD:
+        stopped = finding.figures.get("stopped_ms", 0)
+        how_long = (
+            f", {measured(stopped)} in {plural(finding.figures.get('rounds', 1), 'rebalance')}" if stopped else ""
+        )
+        return f"every rebalance stops all members (eager protocol){how_long}"
+    text, figures = CAUSES[finding.cause].summary, headline(finding, verdict.rebalances)
+    if finding.culprits and finding.culprits[0] not in figures:
+        text += f" (caused by {shown_names(finding.culprits)})"
+    text += f": {figures}"
+    if verdict.cause == "instance_id_conflict" and set(finding.culprits) <= set(verdict.culprits):
+        text += "; two processes that replace each other look like that, too"
+    return text
+
+
+def other_causes(verdict: Verdict) -> Sequence[str]:
+    """Return the other possible causes, each with what would show it."""
+    return [f"{cause} ({_CHECKS[cause]})" if cause in _CHECKS else cause for cause in verdict.alternatives]
+
+
+def incident_time(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
+    """Return when the incident was, compared with the end of the input; empty if its times are unknown."""
+    began, ended = (
+        shown_time(time_ms).partition(".")[0] for time_ms in (verdict.incident_began_ms, verdict.incident_ended_ms)
+    )
+    if not began:
+        return ""
+    date, _, clock = ended.rpartition(" ")
+    until = clock if began.startswith(date) else ended
+    zone = " UTC" if is_dated(verdict.incident_ended_ms) else ""
+    spanned = f"{began}{zone}" if began == ended else f"{began} to {until}{zone}"
+    input_ended_ms = max((other.ended_ms for other in verdicts if other.cluster == verdict.cluster), default=0)
+    later_ms = max(input_ended_ms, verdict.ended_ms) - verdict.incident_ended_ms
+    if later_ms < 1_000:
+        text = f"{spanned}; no later line about any group"
+    else:
+        text = f"{spanned}; the last line about any group is {measured(later_ms)} later"
+    return f"{text}: it may still be going on" if verdict.storm and later_ms <= _PAUSE_MS else text
