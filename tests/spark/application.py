@@ -29,6 +29,7 @@ import slackwater.spark
 # Spark gives a new Python process ten seconds to connect. On a busy machine that may fail: try again.
 NO_CONNECTION: Final = "Python worker failed to connect back"
 HOLD_POLL_S: Final = 0.05
+JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def main(spec: dict[str, Any]) -> None:
@@ -105,6 +106,7 @@ def session(master: str) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .config("spark.sql.shuffle.partitions", "1")
         .getOrCreate()
     )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".jars" / "spark-kafka"
 HEAP = "1g"
+# The JVM spends most of its time on compiling code that runs once. The simple compiler takes a fraction of that.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the markers
@@ -37,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", HEAP)
+        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")

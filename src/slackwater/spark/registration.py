@@ -44,10 +44,11 @@ def register_session(spark: "SparkSession") -> None:
     """Register the data source, and a listener unless this is Spark Connect."""
     _check_version(str(spark.version))
     from slackwater.spark.source.data_source import SlackwaterDataSource
+    from slackwater.spark.source.settings import shipped_files
 
     server = _control_server(spark)
     control = server.address if server is not None else None
-    spark.dataSource.register(SlackwaterDataSource.of_application(_application(spark), control))
+    spark.dataSource.register(SlackwaterDataSource.of_application(_application(spark), control, shipped_files()))
 
 
 def _check_version(version: str) -> None:

@@ -82,7 +82,7 @@ def test_lock_file_that_is_no_file_is_refused(directory: Path) -> None:
     path = lock_file(directory, "a")
     path.unlink()
     os.mkfifo(path, 0o600)
-    with pytest.raises(UsageError, match="is no regular file"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         Lock("a").acquire(TAKEN, timeout_s=0)
 
 

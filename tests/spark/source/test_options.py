@@ -92,7 +92,7 @@ def test_options_can_be_pickled() -> None:
     [
         ({"startingOffset": "latest"}, "startingOffset is not an option of this source; did you mean startingOffsets?"),
         ({"group.id": "g"}, "group.id is not an option of this source; did you mean kafka.group.id?"),
-        ({"kafka.sesion.timeout.ms": "1"}, "kafka.sesion.timeout.ms is no setting"),
+        ({"kafka.sesion.timeout.ms": "1"}, "kafka.sesion.timeout.ms is not a setting"),
         ({"kafka.sesion.timeout.ms": "1"}, "did you mean kafka.session.timeout.ms?"),
         ({"assign": '{"orders":[0]}'}, "subscribe and assign cannot be set together"),
         ({"startingOffsets": "first"}, "startingOffsets = 'first' is invalid; use earliest, latest, or offsets"),
@@ -110,7 +110,7 @@ def test_options_can_be_pickled() -> None:
         ({"handover": "drop"}, "handover = drop is unknown; use one of wait, release, handoff"),
         ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset cannot be set for this source: use starting"),
         ({"kafka.group.instance.id": "a"}, "kafka.group.instance.id requires kafka.group.id"),
-        ({"kafka.bootstrap.servers": "here"}, "kafka.bootstrap.servers has 'here', which is no address"),
+        ({"kafka.bootstrap.servers": "here"}, "kafka.bootstrap.servers has 'here', which is not an address"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger = 9 is greater than"),
         ({"subscribe": " , "}, "contains no topic"),

@@ -13,7 +13,7 @@ from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
 from slackwater.spark.source.partition_reader import ReadSettings, read_range
-from tests.client.clusters import ClusterUnderTest, started_cluster
+from tests.client.clusters import ClusterUnderTest, shared_directory, started_cluster
 
 pytestmark = pytest.mark.java
 DEADLINE_S = 60.0
@@ -22,9 +22,9 @@ RECORDS_PER_TRANSACTION = 25
 
 
 @pytest.fixture(scope="module")
-def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
-    """An Apache Kafka cluster."""
-    with started_cluster(KAFKA, tmp_path_factory.getbasetemp()) as cluster:
+def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """An Apache Kafka cluster, which the tests of all workers share."""
+    with started_cluster(KAFKA, shared_directory(request.config, tmp_path_factory)) as cluster:
         yield cluster
 
 

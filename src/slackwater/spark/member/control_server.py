@@ -234,13 +234,13 @@ class ControlServer:
 
 
 def parse_message(line: bytes) -> dict[str, Any]:
-    """Parse a line; raise ValueError if it is no JSON object, or nested too deeply."""
+    """Parse a line; raise ValueError if it is not a JSON object, or nested too deeply."""
     try:
         message = json.loads(line)
     except RecursionError:
         raise ValueError("The message is nested too deeply.") from None
     if not isinstance(message, dict):
-        raise ValueError("The message is no JSON object.")
+        raise ValueError("The message is not a JSON object.")
     return message
 
 

@@ -90,7 +90,7 @@ def _open_checked(path: Path, flags: int, is_type: Callable[[int], bool], parent
     if status.st_uid != os.getuid():
         problem = f"belongs to user {status.st_uid}, not to user {os.getuid()}"
     elif not is_type(status.st_mode):
-        problem = "is no directory" if parent is None else "is no regular file"
+        problem = "is not a directory" if parent is None else "is not a regular file"
     elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         problem = f"is writable by other users (mode {stat.S_IMODE(status.st_mode):04o})"
     else:

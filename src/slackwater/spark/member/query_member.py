@@ -18,7 +18,7 @@ from dataclasses import replace
 from math import isnan
 from typing import Any, Final
 
-from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, parse_settings
+from slackwater.client.config import cluster_config
 from slackwater.client.consumer.config import (
     STRATEGY,
     default_client_id,
@@ -60,6 +60,7 @@ from slackwater.settings import Value
 from slackwater.spark.member.control_client import ControlClient
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.options import SourceOptions
+from slackwater.spark.source.settings import parse_kafka
 
 log = get_logger("slackwater.spark.member.query_member")
 REBALANCE_METRICS: Final = (
@@ -86,7 +87,7 @@ class QueryClient:
         self.strategy = settings.pop(STRATEGY, COOPERATIVE)
         if options.group_instance_id is not None:
             settings.setdefault(SESSION_TIMEOUT, str(STATIC_SESSION_MS))
-        self.values: Mapping[str, Value] = parse_settings(settings, CONSUMER_SETTINGS, ignored=lambda _name: None)
+        self.values: Mapping[str, Value] = parse_kafka(settings)
         group_id = options.group_id or ""
         self.client_id = str(self.values["client.id"]) or default_client_id(group_id)
         if options.application:
@@ -153,7 +154,9 @@ class QueryMember:
         self._control_address = control
         self._last_batch_reported = threading.Event()
         self._log_lines.log_start(
-            {**client.values, "client.id": client.client_id}, [assignor.name for assignor in config.assignors]
+            {**client.values, "client.id": client.client_id},
+            [assignor.name for assignor in config.assignors],
+            "source for Spark",
         )
         warn_about_settings(config)
         if (notice := self._membership.member.eager_background_warning) is not None:

@@ -11,9 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from slackwater.client.config import CONSUMER_SETTINGS, cluster_config, parse_settings
+from slackwater.client.config import cluster_config
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.thread import NetworkThread
+from slackwater.spark.source.settings import parse_kafka
 
 MAX_CONNECTIONS: Final = 8
 CLIENT_ID: Final = "slackwater-spark"
@@ -23,7 +24,7 @@ class ClusterConnection:
     """A cluster and the network thread of its connections."""
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
-        values = parse_settings(kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
+        values = parse_kafka(kafka)
         client_id = str(values["client.id"]) or CLIENT_ID
         self.network = NetworkThread(client_id)
         self.cluster = self.network.run(Cluster.create(cluster_config(values, client_id)))

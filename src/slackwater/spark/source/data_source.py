@@ -14,6 +14,7 @@ from slackwater.group.errors import UsageError
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.columns import ddl
 from slackwater.spark.source.options import SourceOptions, check_options, includes_headers
+from slackwater.spark.source.settings import use_driver_files
 from slackwater.spark.user_errors import as_user_error
 
 
@@ -22,6 +23,8 @@ class SlackwaterDataSource(DataSource):
 
     application: ClassVar[str] = ""
     control: ClassVar[ControlAddress | None] = None
+    files: ClassVar[str] = ""
+    """The driver's directory of files that Spark ships."""
 
     @classmethod
     def name(cls) -> str:
@@ -29,12 +32,19 @@ class SlackwaterDataSource(DataSource):
         return "slackwater"
 
     @classmethod
-    def of_application(cls, application: str, control: ControlAddress | None) -> type["SlackwaterDataSource"]:
+    def of_application(
+        cls, application: str, control: ControlAddress | None, files: str = ""
+    ) -> type["SlackwaterDataSource"]:
         """Return a subclass whose queries belong to this application and connect to this control server."""
-        return type(cls.__name__, (cls,), {"application": application, "control": control, "__doc__": cls.__doc__})
+        return type(
+            cls.__name__,
+            (cls,),
+            {"application": application, "control": control, "files": files, "__doc__": cls.__doc__},
+        )
 
     def schema(self) -> str:
         """Check the options and return the schema of Spark's Kafka source."""
+        use_driver_files(self.files)
         with as_user_error():
             check_options(self.options)
             return ddl(headers=includes_headers(self.options))
@@ -50,6 +60,7 @@ class SlackwaterDataSource(DataSource):
         """Create the reader for `spark.readStream`."""
         from slackwater.spark.source.stream_reader import StreamReader
 
+        use_driver_files(self.files)
         with as_user_error():
             return StreamReader(
                 SourceOptions.parse(self.options, streaming=True, application=self.application), self.control

@@ -18,11 +18,12 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Final, Self
 
-from slackwater.client.config import CONSUMER_SETTINGS, parse_settings
+from slackwater.client.config import CONSUMER_SETTINGS
 from slackwater.client.network.cluster import parse_bootstrap
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, int_setting, long_setting
+from slackwater.spark.source.settings import parse_kafka
 
 PREFIX: Final = "kafka."
 LATEST: Final = -1
@@ -164,8 +165,8 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_
 class SourceOptions:
     """The parsed options. Exactly one of `subscribe`, `subscribe_pattern` and `assign` is set."""
 
-    kafka: dict[str, str]
-    """Settings of the Kafka client."""
+    kafka: dict[str, str] = field(repr=False)
+    """Settings of the Kafka client, which may contain secrets."""
     group_id: str | None = None
     group_instance_id: str | None = None
     subscribe: tuple[str, ...] | None = None
@@ -282,7 +283,7 @@ def _check_kafka(kafka: Mapping[str, str]) -> None:
     if not kafka.get(SERVERS, "").strip():
         raise UsageError(f"{PREFIX}{SERVERS} is missing; use host:port,host:port.")
     try:
-        values = parse_settings(kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
+        values = parse_kafka(kafka)
         servers = values[SERVERS]
         assert isinstance(servers, tuple)
         parse_bootstrap(servers)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Self
 
-from slackwater.client.config import CONSUMER_SETTINGS, int_value, parse_settings
+from slackwater.client.config import int_value
 from slackwater.client.network.fetch import FetchedData
 from slackwater.group.errors import PeerError
 from slackwater.group.offset_range import OffsetRange
@@ -21,6 +21,7 @@ from slackwater.spark.source.columns import ConstantColumns, arrow_schema, nulla
 from slackwater.spark.source.connections import get_connection
 from slackwater.spark.source.fetching import DEFAULT_FETCH_BYTES, FetchSettings, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
+from slackwater.spark.source.settings import parse_kafka
 from slackwater.spark.user_errors import as_user_error
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import arrow_batches
@@ -44,7 +45,7 @@ class ReadSettings:
     @classmethod
     def of(cls, options: SourceOptions) -> Self:
         """Derive the settings from the user's options."""
-        values = parse_settings(options.kafka, CONSUMER_SETTINGS, ignored=lambda _name: None)
+        values = parse_kafka(options.kafka)
         fetch = FetchSettings(
             fetch_bytes=int_value(values, FETCH_BYTES) if FETCH_BYTES in options.kafka else DEFAULT_FETCH_BYTES,
             fetch_max_wait_ms=int_value(values, "fetch.max.wait.ms"),
