@@ -208,7 +208,7 @@ def test_ignored_kafka_settings_are_logged_once(tmp_path: Path) -> None:
 
 
 def test_listening_beyond_loopback_logs_a_warning(tmp_path: Path) -> None:
-    with _running(tmp_path, listen="0.0.0.0:0") as program:
+    with _running(tmp_path, "--allow-anonymous", listen="0.0.0.0:0") as program:
         (line,) = program.lines(1)
         assert line.startswith("Slackwater broker listening on 0.0.0.0:")
         program.stop(signal.SIGTERM)
@@ -299,7 +299,7 @@ def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
         (("--advertise", "h"), "--advertise h is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
         (("--metrics", "9404"), "--metrics 9404 is not an address. Use HOST:PORT, for example 127.0.0.1:9092."),
         (
-            ("--listen", "nowhere.invalid:0"),
+            ("--listen", "nowhere.invalid:0", "--allow-anonymous"),
             (
                 "cannot listen on nowhere.invalid:0: nowhere.invalid is not an address of this machine. "
                 "Use another address."
@@ -314,7 +314,7 @@ def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
         (("--set", "num.partitions=many"), "num.partitions = 'many' is not a whole number."),
         (("--set", "num.partitions=0"), "num.partitions = 0 is too small; use 1 or more."),
         (("--set", "flush=never"), "flush = never is unknown; use one of os, always."),
-        (("--config", "nowhere"), "Cannot read the settings file nowhere: No such file or directory."),
+        (("--config", "nowhere"), "The file nowhere cannot be read: No such file or directory."),
     ],
 )
 def test_invalid_argument_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -323,11 +323,26 @@ def test_invalid_argument_is_one_sentence(tmp_path: Path, arguments: tuple[str, 
 
 def test_invalid_config_file_is_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "wrong.properties"
-    file.write_text("node.id=1\nwhat is this\n")
-    assert _fail("--config", str(file)) == (
-        f"slackwater: {file}, line 2: 'what is this' is not a setting; use name=value.\n"
-    )
+    file.write_text("node.id=1\nwhatisthis\n")
+    assert _fail("--config", str(file)) == (f"slackwater: {file}, line 2 is not a setting; use name=value.\n")
     file.write_bytes(b"\xff\xfe\x00")
-    assert _fail("--config", str(file)) == (
-        f"slackwater: The settings file {file} is not UTF-8 text. Use a properties file.\n"
+    assert _fail("--config", str(file)) == (f"slackwater: The file {file} is not UTF-8 text. Use a properties file.\n")
+
+
+def test_anonymous_clients_of_other_machines_are_refused(tmp_path: Path) -> None:
+    assert _fail("--listen", "0.0.0.0:9092", "--data", str(tmp_path / "data")) == (
+        "slackwater: 0.0.0.0:9092 is reachable from other machines, and the listener PLAINTEXT does not authenticate "
+        "clients. Use SASL or client certificates, an address of 127.0.0.1, or --allow-anonymous.\n"
     )
+    assert not (tmp_path / "data").exists()
+
+
+def test_named_listeners_have_a_line_each(tmp_path: Path) -> None:
+    more = ("--listen", "INTERNAL://127.0.0.1:0", "--set", "listener.security.protocol.map=INTERNAL:PLAINTEXT")
+    with _running(tmp_path, *more, listen="PLAINTEXT://127.0.0.1:0") as program:
+        first, second = program.lines(2)
+        program.stop(signal.SIGTERM)
+    assert first.startswith("Slackwater broker listening on 127.0.0.1:")
+    assert second.startswith("Slackwater broker listening on 127.0.0.1:")
+    assert first != second
+    assert "for clients, listener INTERNAL with PLAINTEXT." in program.stderr

@@ -129,7 +129,7 @@ def test_stopped_consumer_commits_and_leaves(
         (["produce", "orders", "--file", "/absent"], 2, "/absent cannot be read: "),
         (["produce", "orders", "--key", "k", "-k", ":"], 2, "use --key or --key-separator, not both."),
         (["produce", "orders", "--set", "acks"], 2, "--set acks is not a setting. Use --set name=value."),
-        (["produce", "orders", "--set", "ack=all"], 2, "ack is no setting of this client; did you mean acks?"),
+        (["produce", "orders", "--set", "ack=all"], 2, "ack is not a setting of this client; did you mean acks?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -144,8 +144,8 @@ def test_invalid_arguments_are_one_sentence(slackwater: Command, arguments: list
     ("arguments", "line", "message"),
     [
         (["-k", ":"], "no separator", "line 2 has no ':' between key and value."),
-        (["--from-json"], "{", "line 2 is no JSON: "),
-        (["--from-json"], "[]", "line 2 is no JSON object"),
+        (["--from-json"], "{", "line 2 is not JSON: "),
+        (["--from-json"], "[]", "line 2 is not a JSON object"),
         (["--from-json"], '{"vlaue": 1}', "line 2 has 'vlaue', which no record has"),
         (["--from-json"], '{"key_base64": "*"}', "line 2: key_base64 is not base64."),
         (["--from-json"], '{"partition": "x"}', "line 2: partition is 'x', which is not a whole number."),

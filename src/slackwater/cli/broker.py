@@ -40,25 +40,41 @@ log = get_logger("slackwater.broker")
 
 def main(words: Sequence[str]) -> None:
     """Run `slackwater broker` with these words of the command line."""
-    from slackwater.broker.config import Settings, read_properties
-    from slackwater.broker.process import BrokerOptions, parse_address, show_address
+    from slackwater.broker.config import Settings
+    from slackwater.broker.config.listeners import DEFAULT_ADDRESS
+    from slackwater.broker.process import BrokerOptions, parse_address
+    from slackwater.properties import read_properties
 
     arguments = _parser().parse_args(words)
     level = logging.DEBUG if arguments.verbose else logging.WARNING if arguments.quiet else logging.INFO
     logging.basicConfig(level=level, format=LINE, stream=sys.stderr)
-    values = read_properties(arguments.config) if arguments.config is not None else {}
+    values = read_properties(arguments.config, allow_name_only=False) if arguments.config is not None else {}
     values |= parse_pairs(arguments.set, "--set")
-    if arguments.advertise is not None:
-        values["advertised.listeners"] = (
-            f"PLAINTEXT://{show_address(*parse_address(arguments.advertise, '--advertise'))}"
-        )
+    listen = None
+    if arguments.listen:
+        if any("://" in address for address in arguments.listen) or len(arguments.listen) > 1:
+            values["listeners"] = ",".join(_named(address, "--listen") for address in arguments.listen)
+        else:
+            values.pop("listeners", None)
+            listen = parse_address(arguments.listen[0], "--listen")
+    if arguments.advertise:
+        values["advertised.listeners"] = ",".join(_named(address, "--advertise") for address in arguments.advertise)
     options = BrokerOptions(
         directory=arguments.data,
         settings=Settings(values),
-        listen=parse_address(arguments.listen, "--listen"),
+        listen=listen or DEFAULT_ADDRESS,
+        allow_anonymous=arguments.allow_anonymous,
         metrics=parse_address(arguments.metrics, "--metrics") if arguments.metrics is not None else None,
     )
     run(_serve(options, until_eof=arguments.until_eof))
+
+
+def _named(text: str, option: str) -> str:
+    """Return a listener as NAME://HOST:PORT; without a name it is PLAINTEXT."""
+    from slackwater.broker.process import parse_address, show_address
+
+    name, scheme_ends, address = text.rpartition("://")
+    return f"{name if scheme_ends else 'PLAINTEXT'}://{show_address(*parse_address(address, option))}"
 
 
 def _parser() -> ArgumentParser:
@@ -71,9 +87,11 @@ def _parser() -> ArgumentParser:
     add = parser.add_argument
     add(
         "--listen",
-        metavar="HOST:PORT",
-        default="127.0.0.1:9092",
-        help="The address to listen on; port 0 takes a free port [default: %(default)s]",
+        metavar="[NAME://]HOST:PORT",
+        action="append",
+        default=[],
+        help="The address to listen on; port 0 takes a free port; repeatable with the names of listeners, for "
+        "example SASL_SSL://0.0.0.0:9093 [default: 127.0.0.1:9092]",
     )
     add(
         "--data",
@@ -84,7 +102,18 @@ def _parser() -> ArgumentParser:
     )
     add("--set", metavar="NAME=VALUE", action="append", default=[], help="A setting under Kafka's name; repeatable.")
     add("--config", metavar="FILE", type=Path, help="A server.properties file; --set takes precedence.")
-    add("--advertise", metavar="HOST:PORT", help="The advertised address [default: where clients connect]")
+    add(
+        "--advertise",
+        metavar="[NAME://]HOST:PORT",
+        action="append",
+        default=[],
+        help="The advertised address, one per listener [default: where clients connect]",
+    )
+    add(
+        "--allow-anonymous",
+        action="store_true",
+        help="Listen beyond this machine without authentication: every client has full access.",
+    )
     add("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on this address.")
     add("--until-eof", action="store_true", help="Stop when standard input closes; for programs that start it.")
     add("--verbose", "-v", action="store_true", help="Log at DEBUG level.")
@@ -109,7 +138,9 @@ async def _serve(options: "BrokerOptions", *, until_eof: bool) -> None:
     _stop_at_signals(stop)
     if until_eof:
         _stop_at_eof(stop)
-    print(f"Slackwater broker listening on {show_address(options.listen[0], running.server.port)}", flush=True)
+    for endpoint in options.endpoints():
+        address = show_address(endpoint.host, running.server.ports[endpoint.name])
+        print(f"Slackwater broker listening on {address}", flush=True)
     if options.metrics is not None and running.page is not None:
         print(f"Slackwater metrics at http://{show_address(options.metrics[0], running.page.port)}/metrics", flush=True)
     warming = asyncio.create_task(_warm_up(running.server))

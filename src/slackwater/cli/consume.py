@@ -77,7 +77,8 @@ def consume(
 
     --format has %k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers, %%, \n and \t; the
     default is %v\n. On a terminal, control characters of records are escaped. With --json a record is one line, which
-    `produce --from-json` can read. Exit code 1 if --timeout ended it before --max records arrived.
+    `produce --from-json` can read. With --set isolation.level=read_committed, records of open and aborted transactions
+    are left out. Exit code 1 if --timeout ended it before --max records arrived.
     """
     if as_json and format_ is not None:
         raise UsageError("use --json or --format, not both.")
@@ -101,7 +102,7 @@ def consume(
         settings["auto.offset.reset"] = "earliest"
     from slackwater.client.consumer.consumer import Consumer
 
-    with open_admin(bootstrap, config) as admin:
+    with open_admin(bootstrap, config, set_) as admin:
         existing = [
             TopicPartition(described.name, partition.index)
             for described in admin.describe_topics(topic)

@@ -2,13 +2,18 @@
 
 Invariants:
 - Exit codes: 0 healthy, 1 action needed, 2 unknown cause, 3 bad input.
+- Small local input is diagnosed in this process. Spark starts for input that is large or remote, for patterns, and if
+  an option asks for it.
 - Input errors that can be detected without Spark are reported before Spark starts.
 """
 
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta, timezone
 from pathlib import Path
@@ -19,32 +24,46 @@ import typer
 
 from slackwater.cli.doctor_output import print_diagnosis, warn_of_unrecognized_lines
 from slackwater.cli.exit_codes import BAD_INPUT, UNKNOWN_STATE
-from slackwater.cli.printing import discard_output, emit, warn
+from slackwater.cli.options import API_TIMEOUT_S, ConfigFile, client_settings, silence_log
+from slackwater.cli.printing import discard_output, emit, print_line, warn
+from slackwater.cli.progress import ProgressLine, ReadBytes, show_activity
 from slackwater.cli.times import datetime_ms
+from slackwater.escaping import escape_line
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 
 if TYPE_CHECKING:
     from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest
+    from slackwater.doctor.history.files import LocalFile
+    from slackwater.doctor.local.attribution import EventRow
     from slackwater.doctor.verdict import Verdict
 
 DEFAULT_CLUSTER: Final = "cluster"
 _REMOTE_OR_PATTERN: Final = re.compile(r"[a-zA-Z][\w+.-]+:|.*[*?\[{]")
 """Paths that only Spark can resolve: other file systems and patterns."""
 _PATTERN_CHARACTERS: Final = re.compile(r"([{}\[\]*?\\])")
+_ESCAPED: Final = re.compile(r"\\([{}\[\]*?\\])")
+_PACKAGES: Final = ("hyperscan", "pyarrow")
 _UTC_OFFSET: Final = re.compile(r"[+-]\d\d:?\d\d")
-_SMALL_INPUT_BYTES: Final = 64_000_000
+DEFAULT_MASTER: Final = "local[*]"
+STDIN: Final = "-"
+MAX_LOCAL_BYTES: Final = 64_000_000
+"""Larger input is read on Spark: from there on its parallel workers save more time than its start takes."""
+_EXPANSION: Final = 10
+"""How much larger a log is than its compressed file."""
 
 
 def doctor(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="PATH", help="Logs of brokers and clients, dumps of __consumer_offsets; files or directories."
+            metavar="PATH",
+            help="Logs of brokers and clients, dumps of __consumer_offsets: files, directories, - for standard input.",
         ),
     ] = None,
     bootstrap: Annotated[
         str | None, typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Also read this running cluster.")
     ] = None,
+    config: ConfigFile = None,
     group: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Only this group; repeatable.")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Ignore events before this time (ISO 8601).")
@@ -55,6 +74,13 @@ def doctor(
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the full report as one HTML page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+    unknown: Annotated[
+        bool,
+        typer.Option("--unknown", help="Only print the lines about groups that are not understood, for a bug report."),
+    ] = False,
+    all_libraries: Annotated[
+        bool, typer.Option("--all-libraries", help="Print the settings of all client libraries, and all prescriptions.")
+    ] = False,
     zone: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,7 +88,10 @@ def doctor(
             help="Time zone of timestamps without one [default: UTC], for all files or those with PART in their path.",
         ),
     ] = None,
-    spark_master: Annotated[str, typer.Option(metavar="URL", help="The Spark master.")] = "local[*]",
+    spark_master: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Use Spark, on this master [default: local[*], only if the input needs it]."),
+    ] = None,
     conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A Spark setting; repeatable.")] = None,
 ) -> None:
     """Find out why groups rebalanced: cause, culprits, evidence, and what to set.
@@ -71,7 +100,10 @@ def doctor(
     Exit codes: 0 all groups are healthy, 1 a group needs action, 2 a cause is unknown, 3 bad input.
     """
     try:
-        request = _request(paths, bootstrap, group, since, until, clusters, zone or ())
+        request = _request(paths, bootstrap, config, group, since, until, clusters, zone or ())
+        if unknown:
+            _print_unknown_lines(request)
+            return
         request = replace(request, with_timeline=html is not None)
         if html is not None:
             _check_report_path(html)
@@ -86,19 +118,22 @@ def doctor(
         _report_no_verdicts(request)
     elif absent := sorted(set(request.groups) - {verdict.group for verdict in diagnosis.verdicts}):
         warn(f"The input contains nothing about group {', '.join(absent)} in this time range.")
-    raise typer.Exit(_report(diagnosis, html, as_json=as_json))
+    raise typer.Exit(_report(diagnosis, request, html, as_json=as_json, all_libraries=all_libraries))
 
 
-def _report(diagnosis: "Diagnosis", html: Path | None, *, as_json: bool) -> int:
+def _report(
+    diagnosis: "Diagnosis", request: "DiagnosisRequest", html: Path | None, *, as_json: bool, all_libraries: bool
+) -> int:
     """Print the verdicts, write the page and return the exit code. Each is done even if the other fails."""
     from slackwater.doctor.diagnosis import exit_code
 
     code = exit_code(diagnosis.verdicts)
+    shown = _with_address(diagnosis, request)
     try:
         if as_json:
             emit(to_json(diagnosis.verdicts))
         else:
-            print_diagnosis(diagnosis)
+            print_diagnosis(shown, all_libraries=all_libraries)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has closed its end
         discard_output()
@@ -109,11 +144,19 @@ def _report(diagnosis: "Diagnosis", html: Path | None, *, as_json: bool) -> int:
     warn_of_unrecognized_lines(diagnosis)
     try:
         if html is not None:
-            _write_report(html, diagnosis)
+            _write_report(html, shown)
     except UsageError as error:
         warn(str(error))
         code = BAD_INPUT
     return code
+
+
+def _with_address(diagnosis: "Diagnosis", request: "DiagnosisRequest") -> "Diagnosis":
+    """Name a running cluster by its address: people do not know its id."""
+    if request.bootstrap is None or request.clusters_dir is not None:
+        return diagnosis
+    verdicts = [replace(verdict, cluster=request.bootstrap) for verdict in diagnosis.verdicts]
+    return replace(diagnosis, verdicts=verdicts)
 
 
 def to_json(verdicts: "Sequence[Verdict]") -> dict[str, object]:
@@ -131,14 +174,22 @@ def to_json(verdicts: "Sequence[Verdict]") -> dict[str, object]:
 def _request(
     paths: Sequence[str] | None,
     bootstrap: str | None,
+    config: Path | None,
     group: Sequence[str] | None,
     since: str | None,
     until: str | None,
     clusters: Path | None,
     zone: Sequence[str],
 ) -> "DiagnosisRequest":
+    settings = (
+        {} if config is None else {name: str(value) for name, value in client_settings(bootstrap, config).items()}
+    )
+    if config is not None:
+        bootstrap = settings.pop("bootstrap.servers")
     if not paths and bootstrap is None and clusters is None:
         raise UsageError("Nothing to read. Pass log files, --clusters DIR, or a cluster with --bootstrap.")
+    if (paths or []).count(STDIN) > 1:
+        raise UsageError("Standard input (-) is named twice. Name it once.")
     if not all((*(paths or ()), *(group or ()))):
         raise UsageError("A path or a --group is empty. Is a shell variable not set?")
     if clusters is not None and not clusters.is_dir():
@@ -154,6 +205,7 @@ def _request(
     return DiagnosisRequest(
         paths=[*map(escape_local_path, [*(paths or ()), *([clusters_dir] if clusters_dir is not None else ())])],
         bootstrap=bootstrap,
+        settings=settings,
         clusters_dir=clusters_dir,
         groups=group or (),
         since_ms=since_ms,
@@ -168,6 +220,15 @@ def escape_local_path(path: str) -> str:
     if not os.path.exists(path):
         return path
     return _PATTERN_CHARACTERS.sub(r"\\\1", os.path.abspath(path) if ":" in path else path)
+
+
+def _is_local(path: str) -> bool:
+    """Return whether a path is neither a pattern nor of another file system."""
+    return os.path.exists(_unescape(path)) or not _REMOTE_OR_PATTERN.match(path)
+
+
+def _unescape(path: str) -> str:
+    return _ESCAPED.sub(r"\1", path)
 
 
 def _parse_zones(options: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -206,72 +267,139 @@ def _spark_settings(conf: Sequence[str] | None) -> dict[str, str]:
 # ---- the diagnosis
 
 
-def run_diagnosis(request: "DiagnosisRequest", master: str, conf: dict[str, str]) -> "Diagnosis":
-    """Check the input, start Spark and run the job."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise UsageError("The doctor needs Spark: pip install 'slackwater[spark]'.") from None
+def run_diagnosis(request: "DiagnosisRequest", master: str | None, conf: dict[str, str]) -> "Diagnosis":
+    """Check the input and run the job, in this process or on Spark."""
     _check_paths(request)
-    from slackwater.cli.spark_session import SparkProgress, show_activity, start_session, stop_at_end
-
     if request.bootstrap is not None:
         with show_activity(f"connecting to {request.bootstrap}"):
             request = with_cluster_id(request)
+    reason = "an option asks for it" if master is not None or conf else needs_spark(request)
+    if reason is None:
+        try:
+            diagnosis = _diagnose_in_process(request)
+        except ImportError as error:
+            if error.name not in _PACKAGES:
+                raise
+            raise UsageError("The doctor needs two more packages: pip install 'slackwater[doctor]'.") from None
+        if diagnosis is not None:
+            return diagnosis
+        reason = f"the cluster at {request.bootstrap} has many records"
+    return diagnose_on_spark(request, master or DEFAULT_MASTER, conf, reason)
+
+
+def needs_spark(request: "DiagnosisRequest") -> str | None:
+    """Return why the paths of a request need Spark; None if they can be read in this process."""
+    from slackwater.doctor.history.files import COMPRESSED, DECOMPRESSED, list_local_files
+
+    size = 0
+    for path in request.paths:
+        if path == STDIN:
+            continue
+        if not _is_local(path):
+            return f"{path} is a pattern or not a local path"
+        for file in list_local_files([_unescape(path)]):
+            if file.path.endswith(COMPRESSED) and not file.path.endswith(DECOMPRESSED):
+                return f"only Spark decompresses {file.path}"
+            size += file.size * (_EXPANSION if file.path.endswith(DECOMPRESSED) else 1)
+    return f"the input is larger than {MAX_LOCAL_BYTES // 1_000_000} MB" if size > MAX_LOCAL_BYTES else None
+
+
+def _diagnose_in_process(request: "DiagnosisRequest") -> "Diagnosis | None":
+    """Return the diagnosis; None if the cluster is too large."""
+    from slackwater.cli.doctor_cluster import read_cluster
+    from slackwater.doctor.history.files import list_local_files
+    from slackwater.doctor.local.job import diagnose
+
+    live: list[EventRow] = []
+    if request.bootstrap is not None:
+        with show_activity(f"reading the groups of {request.bootstrap}"):
+            rows = read_cluster(request)
+        if rows is None:
+            return None
+        live = rows
+    with ExitStack() as stack:
+        paths = list(map(_unescape, request.paths))
+        files = list_local_files(path for path in paths if path != STDIN)
+        if STDIN in paths:
+            files.append(stack.enter_context(_standard_input()))
+        request = replace(request, paths=["standard input" if path == STDIN else path for path in paths])
+        read = ReadBytes(sum(file.size for file in files))
+        with ProgressLine(read.describe, delay_s=1.0):
+            return diagnose(request, files, live, read.add)
+
+
+@contextmanager
+def _standard_input() -> "Iterator[LocalFile]":
+    """Copy standard input to a temporary file, which is read twice: the evidence is found in the second pass."""
+    from slackwater.doctor.history.files import LocalFile
+
+    if sys.stdin.isatty():
+        warn("reading standard input; end it with Ctrl-D")
+    with tempfile.NamedTemporaryFile(prefix="slackwater-") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        size = copy.tell()
+        if not size:
+            raise UsageError("Standard input is empty. Pipe log lines into it.")
+        yield LocalFile(copy.name, "stdin", size)
+
+
+def diagnose_on_spark(request: "DiagnosisRequest", master: str, conf: dict[str, str], reason: str) -> "Diagnosis":
+    """Start Spark and run its job; the reason is why Spark is needed."""
+    if STDIN in request.paths:
+        raise UsageError(f"Standard input cannot be read on Spark, and {reason}. Write the lines into a file.")
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise UsageError(f"This needs Spark because {reason}: pip install 'slackwater[spark]'.") from None
+    from slackwater.cli.spark_session import spark_progress, start_session, stop_at_end
     from slackwater.spark.doctor.job import diagnose
 
     with show_activity("starting Spark"):
         spark = start_session(
             master, {"spark.ui.showConsoleProgress": "false"} | _small_input_settings(request, master) | conf
         )
-    with stop_at_end(spark), SparkProgress(spark, "reading the history"):
+    with stop_at_end(spark), spark_progress(spark, "reading the history"):
         return diagnose(spark, request)
 
 
 def _small_input_settings(request: "DiagnosisRequest", master: str) -> dict[str, str]:
     """For a small input, Java's optimizing compiler costs more time than it saves."""
-    if not master.startswith("local") or any(_REMOTE_OR_PATTERN.match(path) for path in request.paths):
+    from slackwater.doctor.history.files import list_local_files
+
+    if not master.startswith("local") or not all(map(_is_local, request.paths)):
         return {}
-    size = sum(file.stat().st_size for path in request.paths for file in list_files(Path(path)))
-    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if size < _SMALL_INPUT_BYTES else {}
+    size = sum(file.size for file in list_local_files(map(_unescape, request.paths)))
+    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if size < MAX_LOCAL_BYTES else {}
 
 
 def _check_paths(request: "DiagnosisRequest") -> None:
-    from slackwater.doctor.input_paths import missing_paths_error, unreadable_path_error
+    from slackwater.doctor.history.files import list_local_files
+    from slackwater.doctor.input_paths import unreadable_path_error
 
-    local = [Path(path) for path in request.paths if not _REMOTE_OR_PATTERN.match(path)]
+    if STDIN in request.paths and request.clusters_dir is not None:
+        raise UsageError("Standard input (-) is in none of the clusters of --clusters. Pass only one of them.")
+    local = [_unescape(path) for path in request.paths if path != STDIN and _is_local(path)]
     for path in local:
-        if not path.exists():
-            raise missing_paths_error([str(path)])
-        if not os.access(path, os.R_OK):
-            raise unreadable_path_error(str(path))
-    has_data = any(file.stat().st_size for path in local for file in list_files(path))
-    if local and len(local) == len(request.paths) and not has_data:
-        raise UsageError(f"{', '.join(map(str, local))}: no file, or only empty files. Pass logs with lines in them.")
-
-
-def list_files(path: Path) -> Iterator[Path]:
-    """Yield the file, or all files below the directory; follow links, but not in a circle."""
-    if path.is_file():
-        yield path
-        return
-    visited: set[str] = set()
-    for directory, below, names in os.walk(path, followlinks=True):
-        real = os.path.realpath(directory)
-        if real in visited:
-            below.clear()
-            continue
-        visited.add(real)
-        yield from (file for name in names if (file := Path(directory, name)).is_file())
+        if os.path.exists(path) and not os.access(path, os.R_OK):
+            raise unreadable_path_error(path)
+    if not list_local_files(local) and local and len(local) == len(request.paths):
+        raise UsageError(
+            f"{', '.join(local)}: no file, or only empty files. Pass logs with lines in them; files and directories "
+            "whose names begin with . or _ are not read."
+        )
 
 
 def with_cluster_id(request: "DiagnosisRequest") -> "DiagnosisRequest":
     """Return the request with the cluster's id as its name; fail if this user cannot read its records."""
-    from slackwater.cli.options import open_admin
+    from slackwater.client.admin import Admin
     from slackwater.client.admin.group_records import GroupRecordsFollower
+    from slackwater.client.config import ADMIN_SETTINGS
     from slackwater.group.internal_topics import OFFSETS_TOPIC
 
-    with open_admin(request.bootstrap, None) as admin:
+    silence_log()
+    settings: dict[str, object] = {"default.api.timeout.ms": str(int(API_TIMEOUT_S * 1000))}
+    with Admin(settings | dict(request.settings) | {"bootstrap.servers": request.bootstrap or ""}) as admin:
         cluster = admin.cluster_id
         entries = admin.follow_groups(GroupRecordsFollower(sys.maxsize), request.groups or [""])
     if OFFSETS_TOPIC in entries.denied:
@@ -280,7 +408,8 @@ def with_cluster_id(request: "DiagnosisRequest") -> "DiagnosisRequest":
             f"This user is not authorized to read {OFFSETS_TOPIC} of the cluster at {request.bootstrap}. Grant READ on "
             "it, or pass the brokers' logs instead.",
         )
-    return replace(request, cluster=request.cluster or cluster)
+    common = {name: value for name, value in request.settings.items() if name in ADMIN_SETTINGS}
+    return replace(request, cluster=request.cluster or cluster, settings=common)
 
 
 def _report_no_verdicts(request: "DiagnosisRequest") -> None:
@@ -292,6 +421,22 @@ def _report_no_verdicts(request: "DiagnosisRequest") -> None:
         )
         raise typer.Exit(BAD_INPUT)
     warn(f"{where} contains nothing about a consumer group in this time range.")
+
+
+def _print_unknown_lines(request: "DiagnosisRequest") -> None:
+    """Print the lines about groups that no template knows, without names and addresses."""
+    from slackwater.doctor.history.files import list_local_files
+    from slackwater.doctor.history.unknown_lines import find_unknown_lines, report_unknown_lines
+    from slackwater.version import __version__
+
+    if not request.paths or STDIN in request.paths or not all(map(_is_local, request.paths)):
+        raise UsageError(
+            "--unknown reads local files and directories. Copy the logs to this machine and pass their paths."
+        )
+    _check_paths(request)
+    shapes = find_unknown_lines(list_local_files(map(_unescape, request.paths)))
+    for line in report_unknown_lines(shapes, __version__) if shapes else ("All lines about groups are understood.",):
+        print_line(escape_line(line))
 
 
 # ---- the report page

@@ -64,7 +64,7 @@ def client_settings(bootstrap: str | None, config: Path | None, more: Iterable[s
     """The client's settings from the file and the command line, which takes precedence."""
     settings: dict[str, object] = {}
     if config is not None:
-        from slackwater.broker.config import read_properties
+        from slackwater.properties import read_properties
 
         settings |= read_properties(config)
     settings |= parse_pairs(more or (), "--set")
@@ -72,13 +72,13 @@ def client_settings(bootstrap: str | None, config: Path | None, more: Iterable[s
     return settings | {"bootstrap.servers": servers}
 
 
-def open_admin(bootstrap: str | None, config: Path | None) -> "Admin":
+def open_admin(bootstrap: str | None, config: Path | None, more: Iterable[str] | None = None) -> "Admin":
     """An Admin client for the cluster; the caller closes it."""
     from slackwater.client.admin import Admin
 
     silence_log()
     timeout = {"default.api.timeout.ms": str(int(API_TIMEOUT_S * 1000))}
-    return Admin(timeout | client_settings(bootstrap, config))
+    return Admin(timeout | client_settings(bootstrap, config, more))
 
 
 def confirm(question: str, *, yes: bool, as_json: bool, export: bool = False) -> None:

@@ -3,6 +3,7 @@
 Invariants:
 - Every line that was read is written, or reported as failed; exit code 1 means that some were not written.
 - Ctrl-C stops reading; records already read are still delivered.
+- With transactional.id all records are one transaction. It is aborted if a line is wrong or a record is not written.
 """
 
 import sys
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from slackwater.client.producer import RecordMetadata
 
 MAX_BLOCK_MS: Final = "5000"
+TRANSACTION_TIMEOUT_S: Final = 60.0
 
 
 def produce(
@@ -58,7 +60,8 @@ def produce(
     """Write the lines of standard input, or of a file, to a topic: one record each.
 
     With --json every written record is one line: topic, partition, offset, timestamp. Exit code 1 if some
-    could not be written.
+    could not be written. With --set transactional.id=ID all records are one transaction: if a line is wrong or a
+    record cannot be written, it is aborted.
     """
     if json_lines and (key_separator is not None or key is not None):
         raise UsageError("--from-json lines contain their keys; remove --key and --key-separator.")
@@ -68,15 +71,21 @@ def produce(
         raise UsageError("--key-separator is empty. Use the text between key and value.")
     headers = tuple((name, value.encode()) for name, value in parse_pairs(header or (), "--header").items())
     separator = unescape(key_separator).encode() if key_separator is not None else None
+    from slackwater.client.config import PRODUCER_SETTINGS, parse_settings
     from slackwater.client.producer import Producer
 
     settings = {"max.block.ms": MAX_BLOCK_MS} | client_settings(bootstrap, config, set_)
-    with open_admin(bootstrap, config) as admin:
+    parse_settings(settings, PRODUCER_SETTINGS, ignored=lambda _: None)  # the admin client does not know their names
+    with open_admin(bootstrap, config, set_) as admin:
         admin.brokers()  # fail early if the cluster cannot be reached
     log_to_stderr()
     interrupted, usage_error = False, None
     with _open_input(file) as source, Producer(settings) as producer:
         deliveries = _Deliveries(as_json)
+        is_transaction = bool(settings.get("transactional.id"))
+        if is_transaction:
+            producer.init_transactions(TRANSACTION_TIMEOUT_S)
+            producer.begin_transaction()
         try:
             for record in _records(source, separator, json_lines):
                 deliveries.expect(
@@ -95,7 +104,10 @@ def produce(
             usage_error = error
         producer.flush()
         deliveries.settle(wait=True)
-    deliveries.print_summary(topic)
+        if is_transaction and usage_error is None:
+            producer.commit_transaction(TRANSACTION_TIMEOUT_S)
+    if usage_error is None or not is_transaction:
+        deliveries.print_summary(topic)
     if usage_error is not None:
         raise usage_error
     if deliveries.failed:

@@ -63,9 +63,9 @@ def from_json(line: bytes, number: int) -> InputRecord:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise UsageError(f"line {number} is no JSON: {error}.") from None
+        raise UsageError(f"line {number} is not JSON: {error}.") from None
     if not isinstance(row, dict):
-        raise UsageError(f'line {number} is no JSON object; write {{"key": …, "value": …}}.')
+        raise UsageError(f'line {number} is not a JSON object; write {{"key": …, "value": …}}.')
     unknown = sorted(set(row) - _KNOWN)
     if unknown:
         raise UsageError(f"line {number} has {unknown[0]!r}, which no record has; use {', '.join(sorted(_KNOWN))}.")

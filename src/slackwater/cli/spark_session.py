@@ -1,7 +1,6 @@
 """Start, watch and stop Spark from a command.
 
 Invariants:
-- Progress is shown on standard error, and only if that is a terminal.
 - The output of Java is captured while Spark starts, and reported only if the start fails.
 """
 
@@ -16,8 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 
-import typer
-
+from slackwater.cli.progress import ProgressLine, bar
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,8 +25,6 @@ _ROOT_ERROR: Final = re.compile(
     r"^(?:.*Application has been killed\. Reason: (?=.)|(?=Invalid .* size))(.+)$", re.MULTILINE
 )
 """Errors of Spark and Java that are printed before the exceptions that follow from them."""
-_REFRESH_S: Final = 0.3
-_BAR_WIDTH: Final = 24
 
 
 def start_session(master: str, conf: dict[str, str]) -> "SparkSession":
@@ -94,45 +90,14 @@ def stop_at_end(spark: "SparkSession") -> Iterator[None]:
             spark.stop()
 
 
-@contextmanager
-def show_activity(text: str) -> Iterator[None]:
-    """Show a text on the terminal during the block."""
-    is_terminal = sys.stderr.isatty()
-    if is_terminal:
-        typer.echo(f"\r\033[K{text} …", err=True, nl=False)
-    try:
-        yield
-    finally:
-        if is_terminal:
-            typer.echo("\r\033[K", err=True, nl=False)
+def spark_progress(spark: "SparkSession", text: str) -> ProgressLine:
+    """Return a progress bar of Spark's tasks."""
+    tracker = spark.sparkContext.statusTracker()
 
+    def describe() -> str:
+        stages = [info for stage_id in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage_id))]
+        tasks = sum(stage.numTasks for stage in stages)
+        done = sum(stage.numCompletedTasks for stage in stages)
+        return f"{text} {bar(done, tasks)} {done} of {tasks} tasks" if tasks else f"{text} …"
 
-class SparkProgress:
-    """A progress bar of Spark's tasks during a block."""
-
-    def __init__(self, spark: "SparkSession", text: str) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
-        self._text = text
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True)
-
-    def __enter__(self) -> None:
-        if sys.stderr.isatty():
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
-            typer.echo("\r\033[K", err=True, nl=False)
-
-    def _show(self) -> None:
-        while not self._over.is_set():
-            ids = self._tracker.getActiveStageIds()
-            stages = [info for stage_id in ids if (info := self._tracker.getStageInfo(stage_id))]
-            tasks = sum(stage.numTasks for stage in stages)
-            done = sum(stage.numCompletedTasks for stage in stages)
-            filled = _BAR_WIDTH * done // tasks if tasks else 0
-            bar = f" [{'█' * filled}{'·' * (_BAR_WIDTH - filled)}] {done} of {tasks} tasks" if tasks else " …"
-            typer.echo(f"\r\033[K{self._text}{bar}", err=True, nl=False)
-            self._over.wait(_REFRESH_S)
+    return ProgressLine(describe)

@@ -1,0 +1,49 @@
+"""`slackwater doctor --bootstrap` on a small cluster, in this process."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+from slackwater import Broker
+from slackwater.cli import doctor_cluster
+from slackwater.cli.app import app
+from slackwater.cli.doctor import run_diagnosis
+from slackwater.doctor.diagnosis import DiagnosisRequest
+from tests.client.helpers import consumer, poll_until
+
+GROUP = "diagnosed"
+
+
+@pytest.fixture(scope="module")
+def group(broker: Broker) -> str:
+    """A group that has formed two generations."""
+    for _ in range(2):
+        with consumer(broker, GROUP) as member:
+            member.subscribe(["payments"])
+            poll_until(member, lambda member=member: member.assignment)  # type: ignore[misc]
+    return GROUP
+
+
+def _doctor(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["doctor", *arguments])
+    assert result.exit_code in (0, 1, 2), result.stderr
+    return result.exit_code, result.stdout
+
+
+def test_small_cluster_is_diagnosed_without_spark(broker: Broker, group: str) -> None:
+    _, out = _doctor("--bootstrap", broker.bootstrap_servers, "--json", "--group", group)
+    ((cluster, groups),) = json.loads(out)["clusters"].items()
+    assert cluster != broker.bootstrap_servers
+    assert groups["groups"][group]["rebalances"] >= 2
+    assert set(groups["groups"][group]["sources"]) >= {"coordinator", "offsets_topic"}
+
+
+def test_large_cluster_is_left_to_spark(broker: Broker, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons: list[object] = []
+    record: Callable[..., None] = lambda *arguments: reasons.append(arguments[-1])  # noqa: E731
+    monkeypatch.setattr(doctor_cluster, "MAX_RECORDS", 1)
+    monkeypatch.setattr("slackwater.cli.doctor.diagnose_on_spark", record)
+    run_diagnosis(DiagnosisRequest(bootstrap=broker.bootstrap_servers), None, {})
+    assert reasons == [f"the cluster at {broker.bootstrap_servers} has many records"]
