@@ -143,10 +143,11 @@ def apache_kafka(
     *,
     brokers: int = 1,
     settings: Mapping[str, object] | None = None,
+    listeners: Mapping[str, int] | None = None,
     jvm: Sequence[str] = LIGHT,
 ) -> Iterator[Cluster]:
-    """A running cluster."""
-    with formatted_nodes(version, brokers=brokers, settings=settings, jvm=jvm) as nodes:
+    """A running cluster; `listeners` are the names and ports of more listeners of a single broker."""
+    with formatted_nodes(version, brokers=brokers, settings=settings, listeners=listeners, jvm=jvm) as nodes:
         for node in nodes:
             node.start()
         serving = [node for node in nodes if node.port is not None]
@@ -161,6 +162,7 @@ def formatted_nodes(
     *,
     brokers: int = 1,
     settings: Mapping[str, object] | None = None,
+    listeners: Mapping[str, int] | None = None,
     jvm: Sequence[str] = LIGHT,
 ) -> Iterator[list[Node]]:
     """The nodes of a cluster, formatted but not started, the controller first. They are killed at the end."""
@@ -173,6 +175,8 @@ def formatted_nodes(
         for node_id, port, config in _node_configs(brokers, home):
             directory = home / str(node_id)
             directory.mkdir()
+            for name, listening in (listeners or {}).items():
+                config["listeners"] = f"{config['listeners']},{name}://127.0.0.1:{listening}"
             node = Node(version, node_id, directory, {**config, **(settings or {})}, jvm)
             node.port = port
             node.format(cluster_id)

@@ -24,7 +24,7 @@ DUE_NOW: Final = frozenset({"core", "broker"})
 # In the catalogue's order.
 SECTIONS: Final = (
     *("ST", "JG", "SG", "HB", "LG", "OC", "OF", "EX", "TX", "SE", "CO", "CL"),
-    *("AS", "RA", "RR", "SK", "CS", "LS", "UA", "CG", "UP", "AD", "SY"),
+    *("AS", "RA", "RR", "SK", "CS", "LS", "UA", "CG", "UP", "AD", "SY", "AC"),
 )
 
 Due = Literal["core", "broker", "later"]

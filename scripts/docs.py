@@ -16,6 +16,8 @@ from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS
 from slackwater.client.config.common import COMMON
 from slackwater.client.config.parsing import OTHER_CLIENTS_SETTINGS
 from slackwater.client.config.unsupported import UNSUPPORTED
+from slackwater.client.producer.transaction_states import REMEDIES, TransactionInput, TransactionState
+from slackwater.client.producer.transaction_states import TRANSITIONS as TRANSACTION_TRANSITIONS
 from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
@@ -146,7 +148,9 @@ def settings_page() -> str:
         GENERATED,
         "# Settings",
         "",
-        "Kafka's names, defaults and meanings. Only `flush` and `group.events.enable` are Slackwater's own.",
+        "Kafka's names, defaults and meanings. Only `flush`, `group.events.enable`, `sasl.plain.users.file` and",
+        "`connection.authentication.timeout.ms` are Slackwater's own. `listener.name.NAME.` before the name of a TLS",
+        "or SASL setting sets it for one listener: [secure-broker.md](secure-broker.md).",
         "[broker.md](broker.md) describes how to set them. Those marked *yes* can be changed at run time.",
         "",
         "## Broker settings",
@@ -282,6 +286,42 @@ def _commands() -> list[str]:
     return [name.strip() for name in names]
 
 
+def transaction_page() -> str:
+    """Return docs/transaction-states.md."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    for state, row in TRANSACTION_TRANSITIONS.items():
+        for happened, target in row.items():
+            if target is not state and target is not TransactionState.FATAL_ERROR:
+                edges.setdefault((state.value, target.value), []).append(words(happened.name))
+    rows = []
+    for happened in TransactionInput:
+        targets = (TRANSACTION_TRANSITIONS[state].get(happened) for state in TransactionState)
+        cells = ("–" if target is None else target.value for target in targets)
+        rows.append([f"**{words(happened.name)}**: {happened.value}", *cells])
+    lines = [
+        GENERATED,
+        "# The states of a transactional producer",
+        "",
+        "The names are those of Java's TransactionManager. [Transactions](producer.md#transactions) has the calls.",
+        "",
+        *diagram(edges, TransactionState.UNINITIALIZED.value),
+        "",
+        "A fatal error leads from every state to FATAL_ERROR.",
+        "",
+        "## Every state and every input",
+        "",
+        "A call without a next state raises an error. In an error state this is the error that led to it.",
+        "",
+        *table(["input", *(state.value for state in TransactionState)], rows),
+        "",
+        "## The error of a call that a state does not allow",
+        "",
+        *table(["state", "error"], ([state.value, remedy] for state, remedy in REMEDIES.items())),
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def _names(program: Typer) -> list[str]:
     commands = program.registered_commands
     return [info.name or str(getattr(info.callback, "__name__", "")).replace("_", "-") for info in commands]
@@ -302,6 +342,7 @@ def timeouts_figure() -> str:
 PAGES = {
     "coordinator-states.md": coordinator_page,
     "member-states.md": member_page,
+    "transaction-states.md": transaction_page,
     "cli.md": cli_page,
     "settings.md": settings_page,
     "client-settings.md": client_settings_page,

@@ -2,7 +2,7 @@
 
 A test marked `@pytest.mark.proves("JG-41", …)` proves that fact of docs/kafka-behaviours.md. If the environment
 variable SLACKWATER_PROVEN names a file, the numbers of all tests that passed are written there when the run ends: a
-JSON object, number -> tests, for `scripts/conformance.py --from`.
+JSON object, number -> tests, for `scripts/conformance.py --from`. A file of an earlier run is extended.
 
 With CI=true a skipped test is a failure. Otherwise the run ends with the reasons of all skipped tests; each names the
 command that installs what is missing.
@@ -112,5 +112,9 @@ class ProvenToFile:
 
     def pytest_sessionfinish(self) -> None:
         """The run is over."""
-        found = {number: sorted(tests) for number, tests in sorted(self.tests.items())}
+        earlier: dict[str, list[str]] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        found = {
+            number: sorted({*earlier.get(number, ()), *self.tests.get(number, ())})
+            for number in sorted(earlier.keys() | self.tests.keys())
+        }
         self.path.write_text(json.dumps(found, indent=1) + "\n")

@@ -57,7 +57,7 @@ class Episode:
         self.losses: dict[str, tuple[Path, Loss]] = {}
         self.damaged_offsets: dict[int, Path] = {}
         self.is_spent = False  # a log file is damaged for good, so the next fault gets a new data directory
-        self.port = _free_port(rng)
+        self.port = _free_port()
         self.settings = _settings(rng)
         self.shim = Shim(library, directory / "control", self.data, rng.getrandbits(62)) if library else None
         self._stopped: list[Interval] = []
@@ -317,9 +317,11 @@ def _settings(rng: random.Random) -> dict[str, str]:
     }
 
 
-def _free_port(rng: random.Random) -> int:
+def _free_port() -> int:
+    """Choose a port that an episode of the same seed in another process does not choose, too."""
+    choice = random.SystemRandom()
     while True:
-        port = rng.choice(PORTS)
+        port = choice.choice(PORTS)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

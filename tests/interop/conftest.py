@@ -25,6 +25,14 @@ SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=
 LISTENING = re.compile(rb"Slackwater broker listening on (127\.0\.0\.1:\d+)\n")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run all tests with the clients' programs on one worker, so that each program starts once."""
+    for item in items:
+        if "programs" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("client_programs"))
+
+
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker in its own process."""
@@ -38,7 +46,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = home / "log.txt"
     with log.open("wb") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
         try:
-            address = _address(process, log)
+            address = listening_address(process, log)
             with Admin({"bootstrap.servers": address}) as admin:
                 admin.committed("first")  # creates __consumer_offsets; kafka-python's admin client does not retry
             yield address
@@ -48,7 +56,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.kill()
 
 
-def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
+def listening_address(process: "subprocess.Popen[bytes]", log: Path) -> str:
     """Read the address from the broker's first line."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:

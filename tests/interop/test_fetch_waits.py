@@ -3,40 +3,38 @@
 import asyncio
 import time
 from collections.abc import Iterator
-from itertools import count
+from uuid import uuid4
 
 import pytest
-from scripts.apache_kafka import apache_kafka, missing
+from scripts.apache_kafka import KAFKA, missing
 
 from slackwater.group.errors import Error
 from slackwater.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.handlers.fetch_waits import CASES, FetchCase
 from tests.broker.raw_client import FETCH_V, RawClient, closing
 from tests.broker.server_client import DEADLINE_S
+from tests.client.clusters import shared_directory, shared_kafka
 
 pytestmark = pytest.mark.java
 
 LONG_MS = 60_000  # longer than the client waits for a response
 SHORT_MS = 300
-_names = (f"waits-{number}" for number in count())
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a running Apache Kafka."""
     if reason := missing():
         pytest.skip(reason)
-    with apache_kafka(settings={"log.retention.ms": -1}) as cluster:
-        (node,) = cluster.brokers.values()
-        assert node.port is not None
-        yield node.port
+    with shared_kafka(KAFKA, shared_directory(request.config, tmp_path_factory)) as bootstrap_servers:
+        yield int(bootstrap_servers.rpartition(":")[2])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_kafka_waits_as_the_broker(port: int, case: FetchCase) -> None:
     @closing
     async def scenario() -> None:
-        client, topic = await RawClient.at(port), next(_names)
+        client, topic = await RawClient.at(port), f"waits-{uuid4()}"
         created = await client.create_topic(topic, len(case.batches), segment_bytes=str(case.segment_bytes))
         assert created is Error.NONE
         for partition, batches in enumerate(case.batches):

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from slackwater.broker.groups.log_lines import CoordinatorLogLines
 from slackwater.cli.broker import LINE
 from slackwater.client.consumer.log_lines import LogLines
+from slackwater.doctor.history.lines import find_lines
+from slackwater.doctor.history.log_events import LogReader
 from slackwater.doctor.templates.broker import COORDINATOR
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
@@ -37,8 +39,6 @@ from slackwater.group.events import (
 )
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, LeaveGroup, LeavingMember
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.doctor.history.lines import find_lines
-from slackwater.spark.doctor.history.log_events import LogReader
 from tests.conformance.coordinator_harness import join_protocols
 
 CONTROL: Final = (

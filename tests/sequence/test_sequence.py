@@ -10,8 +10,8 @@ from tests.sequence.run import replay_command, run_sequence
 PARTITION = TopicPartition("t", 0)
 
 
-@pytest.mark.parametrize(("seed", "actions"), [(1, 50), (2, 100)])  # many more: make soak
-def test_random_actions_keep_guarantees(seed: int, actions: int) -> None:
+def test_random_actions_keep_guarantees() -> None:
+    seed, actions = 1, 50  # more: make interop; many more: make soak
     print(f"seed {seed}; replay: {replay_command(seed, actions)}")
     print(run_sequence(seed, actions, log=print))
 

@@ -41,8 +41,16 @@ class Kafka(EmbeddedBroker):
         settings: Mapping[str, Value] | None = None,
         metrics: str | bool = False,
         virtual_time: bool = False,
+        security: str = "PLAINTEXT",
     ) -> None:
-        super().__init__(data=data, host=host, port=port, settings={**SETTINGS, **(settings or {})}, metrics=metrics)
+        super().__init__(
+            data=data,
+            host=host,
+            port=port,
+            settings={**SETTINGS, **(settings or {})},
+            metrics=metrics,
+            security=security,
+        )
         self._clock = ManualClock(time.time_ns() // 1_000_000) if virtual_time else None
         self._faults = FaultInjector()
 

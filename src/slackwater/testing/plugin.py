@@ -11,7 +11,10 @@ import pytest
 if TYPE_CHECKING:
     from slackwater.testing.kafka import Kafka
 
-MARKER = "kafka(settings=None, virtual_time=False): configures the broker of the `kafka` fixture (slackwater)"
+MARKER = (
+    "kafka(settings=None, virtual_time=False): configures the broker of the `kafka` fixture; "
+    'security="SASL_SSL" gives it TLS and SASL (slackwater)'
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,12 +44,13 @@ def _options(node: pytest.Item) -> dict[str, Any]:
     """Merge the markers of a test, its class and its module; the nearest wins, settings are combined."""
     options: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers("kafka"))):
-        unknown = set(marker.kwargs) - {"settings", "virtual_time"}
+        unknown = set(marker.kwargs) - {"settings", "virtual_time", "security"}
         if marker.args or unknown:
             arguments = ", ".join([*map(repr, marker.args), *sorted(unknown)])
             raise pytest.UsageError(
                 f"{node.nodeid}: @pytest.mark.kafka does not take {arguments}; "
-                "use settings={...} and virtual_time=True."
+                "use settings={...} and virtual_time=True. "
+                'With TLS or SASL: security="SASL_SSL".'
             )
         settings = {**options.get("settings", {}), **(marker.kwargs.get("settings") or {})}
         options = {**options, **marker.kwargs, "settings": settings}

@@ -1,0 +1,71 @@
+"""A Spark application that reads a topic of a secured cluster in a batch and in a stream; for test_secured_spark.py.
+
+Arguments: a directory, the address, the topic, the password. It prints the plans, and saves pages of the Spark UI.
+"""
+
+import os
+import sys
+import urllib.request
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import slackwater.spark
+
+home, servers, topic, password = sys.argv[1:]
+os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+spark = (
+    SparkSession.builder.master("local-cluster[2,1,1024]")
+    .config("spark.files", f"{home}/ca.pem")
+    .config("spark.eventLog.enabled", "true")
+    .config("spark.eventLog.dir", f"{home}/events")
+    .config("spark.eventLog.compress", "false")
+    .config("spark.ui.enabled", "true")
+    .config("spark.ui.port", "0")
+    .config("spark.local.dir", f"{home}/local")
+    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+    .getOrCreate()
+)
+slackwater.spark.register(spark)
+module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+options = {
+    "kafka.bootstrap.servers": servers,
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.ssl.truststore.location": "ca.pem",  # found among the shipped files
+    "kafka.sasl.jaas.config": f'{module} required username="alice" password="{password}";',
+    "kafka.ssl.keystore.key": Path(home, "secret", "client.key").read_text(),
+    "kafka.ssl.keystore.certificate.chain": Path(home, "secret", "client.crt").read_text(),
+    "subscribe": topic,
+    "startingOffsets": "earliest",
+}
+table = spark.read.format("slackwater").options(**options).load()
+table.explain(True)
+print("batch:", table.count())
+query = (
+    spark.readStream.format("slackwater")
+    .options(**options)
+    .option("kafka.group.id", "secured")
+    .load()
+    .writeStream.format("memory")
+    .queryName("copied")
+    .option("checkpointLocation", f"{home}/checkpoint")
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination(240)
+query.explain(True)
+print("stream:", spark.table("copied").count())
+print(query.lastProgress)
+print("application:", spark.sparkContext.applicationId)
+rest = f"/api/v1/applications/{spark.sparkContext.applicationId}"
+pages = ("/SQL/", "/SQL/execution/?id=0", "/StreamingQuery/", "/environment/", f"{rest}/environment")
+for number, page in enumerate((*pages, f"{rest}/sql?details=true&planDescription=true")):
+    with urllib.request.urlopen(str(spark.sparkContext.uiWebUrl) + page) as response:
+        Path(home, f"page-{number}.html").write_bytes(response.read())
+wrong = options | {"kafka.sasl.jaas.config": options["kafka.sasl.jaas.config"].replace('"alice"', '"nobody"')}
+try:
+    spark.read.format("slackwater").options(**wrong).load().count()
+except Exception as error:
+    print(error)
+spark.stop()
