@@ -38,6 +38,7 @@ COORDINATOR: Final = "coordinator"  # a member's requests to its group's coordin
 ADMIN: Final = "admin"  # the admin client's requests to the coordinators of groups
 LAST_PRODUCE_VERSION_BY_NAME: Final = 12  # newer versions take topic ids (KIP-516)
 _JITTER: Final = 0.2
+_CLOSE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,7 @@ class Cluster:
         self.last_failure = ""  # of the last attempt to connect; empty after a success
         self._loop = asyncio.get_running_loop()
         self._connections: dict[tuple[str, int, str], BrokerConnection] = {}
+        self._open: set[BrokerConnection] = set()  # also those that are closing
         self._connecting: dict[tuple[str, int, str], asyncio.Task[BrokerConnection]] = {}
         self._queues: defaultdict[tuple[str, int, str], _ConnectionQueue] = defaultdict(_ConnectionQueue)
         self._backoffs: dict[tuple[str, int], _Backoff] = {}
@@ -276,11 +278,13 @@ class Cluster:
         backoff.failures = 0
         self.last_failure = ""
         if self._closed:
-            connection.close()
+            connection.abort("this client was closed")
             raise NetworkError("This client was closed.")
         if connection.features_epoch >= self._features_epoch:
             self._features_epoch, self.finalized_features = connection.features_epoch, connection.finalized_features
         self._connections[key] = connection
+        self._open.add(connection)
+        connection.lost.add_done_callback(lambda _: self._open.discard(connection))
         return connection
 
     def _node_id(self, host: str, port: int) -> int:
@@ -307,15 +311,16 @@ class Cluster:
                 connection.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; abort those that need longer than a second to close."""
         self._closed = True
         for task in list(self._connecting.values()):
             task.cancel()
-        connections = list(self._connections.values())
-        for connection in connections:
+        for connection in self._open:
             connection.close()
-        if connections:
-            await asyncio.wait([connection.lost for connection in connections], timeout=1.0)
+        if self._open:
+            await asyncio.wait([connection.lost for connection in self._open], timeout=_CLOSE_S)
+        for connection in self._open:
+            connection.abort("it did not close in time")
 
     def error(self, error: Error, message: str, needs: str) -> BrokerError:
         """Return the error of a response; that of an authorization names the principal and the ACL that it needs."""

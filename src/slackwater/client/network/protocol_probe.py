@@ -30,7 +30,7 @@ async def is_plaintext(host: str, port: int, timeout_s: float) -> bool:
                 size = int.from_bytes(await reader.readexactly(4))
                 return 4 <= size <= _MAX_SIZE
             finally:
-                writer.close()
+                writer.transport.abort()  # its loop may end next
     except (OSError, EOFError, TimeoutError):
         return False
 
@@ -43,7 +43,7 @@ async def expects_tls(host: str, port: int, timeout_s: float) -> bool:
     try:
         async with asyncio.timeout(min(timeout_s, MAX_PROBE_S)):
             _, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
-            writer.close()
+            writer.transport.abort()
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
     except (OSError, EOFError, TimeoutError):

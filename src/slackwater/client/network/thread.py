@@ -3,12 +3,12 @@
 Invariants:
 - Application threads hand over work and may wait for its result.
 - Ctrl-C interrupts a waiting application thread and cancels its work.
-- The thread ends with `close`, or with the process.
+- The thread ends with `close`, or with the process. Work that was handed over before `close` starts and is cancelled;
+  work that is handed over later never starts.
 """
 
 import asyncio
 import concurrent.futures
-import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ class NetworkThread:
     def __init__(self, name: str) -> None:
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._closed = False
+        self._closed_lock = threading.RLock()  # a callback after `loop.stop` could start a task that never runs
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -46,9 +47,10 @@ class NetworkThread:
         return threading.current_thread() is self._thread
 
     def call_soon(self, work: Callable[..., object], *arguments: Any) -> None:
-        """Call a function on the loop and ignore its result."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self.loop.call_soon_threadsafe(work, *arguments)
+        """Call a function on the loop and ignore its result; do nothing after `close`."""
+        with self._closed_lock:
+            if not self._closed:
+                self.loop.call_soon_threadsafe(work, *arguments)
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a coroutine from the loop itself and ignore its result."""
@@ -58,10 +60,11 @@ class NetworkThread:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Start a coroutine on the loop."""
-        if self._closed:
-            work.close()
-            raise ClientClosedError("This client was closed; make a new one.")
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        with self._closed_lock:
+            if not self._closed:
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+        work.close()
+        raise ClientClosedError("This client was closed; make a new one.")
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the loop and return its result."""
@@ -79,10 +82,9 @@ class NetworkThread:
 
     def close(self) -> None:
         """Stop the loop and wait for its thread."""
-        if self._closed:
-            return
-        self._closed = True
-        self.call_soon(self.loop.stop)
+        with self._closed_lock:
+            self.call_soon(self.loop.stop)
+            self._closed = True
         if not self.is_current_thread:
             self._thread.join()
 
