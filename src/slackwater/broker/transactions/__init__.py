@@ -1,0 +1,1 @@
+"""Transactions in the broker: their coordinator, and their markers in the logs of partitions."""
