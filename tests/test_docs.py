@@ -1,5 +1,6 @@
 """Every example in the documentation runs, and every link leads somewhere."""
 
+import ast
 import os
 import re
 import shlex
@@ -21,6 +22,7 @@ _LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]+))?\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _NOT_IN_ANCHOR = re.compile(r"[^\w\- ]")
 _PORT = re.compile(r"(127\.0\.0\.1):\d+")
+_CODE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 _TEST = re.compile(r"^def test_", re.MULTILINE)
 RUN_S = 180.0
 
@@ -112,6 +114,25 @@ def _anchors(page: Path) -> list[str]:
     """The anchors that GitHub gives to the headings of a page."""
     headings = _HEADING.findall(_BLOCK.sub("", page.read_text(encoding="utf-8")))
     return [_NOT_IN_ANCHOR.sub("", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if _CODE.search(page.read_text(encoding="utf-8"))], ids=lambda page: page.name
+)
+def test_named_functions_exist(page: Path) -> None:
+    for path, name in _CODE.findall(page.read_text(encoding="utf-8")):
+        module = ast.parse((ROOT / "src/slackwater" / path).read_text(encoding="utf-8"))
+        assert name in set(_definitions(module)), f"{page.name}: {path} has no {name}"
+
+
+def _definitions(node: ast.AST, prefix: str = "") -> Iterator[str]:
+    """The names of all classes and functions of a module, with the names of those that contain them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + child.name
+            yield from _definitions(child, f"{prefix}{child.name}.")
+        else:
+            yield from _definitions(child, prefix)
 
 
 def test_drawing_shows_each_timer_at_its_setting() -> None:

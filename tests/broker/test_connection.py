@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from slackwater.broker.connection import Connection, RequestContext
+from slackwater.broker.connection import Connection
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.request_memory import RequestMemory
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -3,8 +3,9 @@
 from time import monotonic
 from typing import cast
 
-from slackwater.broker.connection import Connection, RequestContext
+from slackwater.broker.connection import Connection
 from slackwater.broker.metrics import TIME_BOUNDS, Metrics
+from slackwater.broker.request_context import RequestContext
 from slackwater.wire.request_response import RequestHeader
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from slackwater.broker.authentication.scram_credentials import ScramCredentials
 from slackwater.broker.authorization import create_authorizer
 from slackwater.broker.config import Settings, dynamic_config
-from slackwater.broker.connection import Connection, RequestContext
+from slackwater.broker.connection import Connection
 from slackwater.broker.fetching.delayed_fetches import DelayedFetches
 from slackwater.broker.fetching.sessions import FetchSessions
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
@@ -27,6 +27,7 @@ from slackwater.broker.groups.group_metrics import GroupMetrics
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
 from slackwater.broker.handlers import SUPPORTED_APIS
 from slackwater.broker.metrics import Metrics
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import RunInThread, Slices
 from slackwater.broker.storage.appends import AppendQueue
 from slackwater.broker.storage.directory import DataDirectory

@@ -7,27 +7,24 @@ Invariants:
 - Responses leave in the order of the requests. All responses that are ready at the end of an event loop iteration leave
   in one write.
 - A malformed frame closes this connection and no other. Responses to earlier requests are sent first.
-- Everything is bounded: the size of a frame, the number and the bytes of queued requests, and the bytes of unsent
-  responses. So is the memory of the requests of all connections (`request_memory`). The socket is not read while a
-  limit is exceeded. Only a Produce request may be larger than
-  `MAX_BYTES_WITHOUT_RECORDS`, by its records.
+- Everything is bounded: the size of a frame, the queued requests (`request_limits`), and the bytes of unsent responses.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from slackwater.broker.request_memory import MIN_HELD_BYTES, RequestMemory
+from slackwater.broker.connection_handler import ConnectionHandler
+from slackwater.broker.request_context import RequestContext
+from slackwater.broker.request_limits import RequestLimits, check_incomplete_frame
 from slackwater.broker.response_writer import ResponsePiece, ResponseWriter, has_ranges
 from slackwater.wire.apis import HEARTBEAT, OFFSET_COMMIT, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from slackwater.wire.encoder_generator import Piece
 from slackwater.wire.errors import WireError
 from slackwater.wire.frames import LARGE_FRAME_BYTES, FrameReader
-from slackwater.wire.request_response import RequestHeader, decode_request, encode_response, response_pieces
-from slackwater.wire.schema import Request, Response
+from slackwater.wire.request_response import decode_request
 
 if TYPE_CHECKING:
     from slackwater.broker.authentication.sasl import SaslAuthentication
@@ -35,101 +32,11 @@ if TYPE_CHECKING:
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection without authentication, as in Kafka."""
 MAX_UNSENT_BYTES: Final = 1024 * 1024
-MAX_QUEUED_BYTES: Final = 1024 * 1024
-MAX_BYTES_WITHOUT_RECORDS: Final = 16 * 1024 * 1024
 # A smaller request has too few elements to take long.
 MIN_LARGE_BYTES: Final = 1_000
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
-
-
 _RENEWAL: Final = frozenset(api.key.to_bytes(2, "big") for api in (SASL_HANDSHAKE, SASL_AUTHENTICATE))
 _PRODUCE: Final = PRODUCE.key.to_bytes(2, "big")
-
-
-class RequestContext:
-    """One request in progress; a handler sends the response through it."""
-
-    __slots__ = ("api_key", "client_id", "connection", "correlation_id", "received_at", "response", "version")
-
-    def __init__(self, connection: "Connection", header: RequestHeader, received_at: float) -> None:
-        self.connection = connection
-        self.api_key, self.version, self.correlation_id, self.client_id = header
-        self.received_at = received_at  # arrival of the last byte, on the monotonic clock
-        self.response: bytes | list[Piece] | None = None  # the encoded frame; None until there is a response
-
-    @property
-    def host(self) -> str:
-        """The client's address as Kafka shows it."""
-        return self.connection.host
-
-    @property
-    def principal(self) -> str:
-        """Who sends the request, for example "User:alice"."""
-        return self.connection.principal
-
-    @property
-    def listener_name(self) -> str:
-        """The name of the listener that the client connected to."""
-        return self.connection.listener_name
-
-    def respond(self, response: Response) -> None:
-        """Encode and send the response."""
-        self.response = frame = encode_response(response, self.version, self.correlation_id)
-        self.connection.response_ready(len(frame))
-
-    def respond_encoded(self, frame: bytes) -> None:
-        """Send a response that is already encoded."""
-        self.response = frame
-        self.connection.response_ready(len(frame))
-
-    def respond_with_records(self, response: Response) -> None:
-        """Send a response that contains records, without copying the records into one buffer."""
-        self.response = pieces = response_pieces(response, self.version, self.correlation_id)
-        self.connection.response_ready(sum(map(len, pieces)))
-
-    def skip_response(self) -> None:
-        """Complete a request that has no response (Produce with acks=0)."""
-        self.respond_encoded(b"")
-
-
-class ConnectionHandler(Protocol):
-    """The server as a connection uses it."""
-
-    max_request_bytes: int
-    max_queued_requests: int
-    request_memory: RequestMemory
-
-    def connection_opened(self, connection: "Connection") -> bool:
-        """Register a new connection; False rejects it."""
-        ...
-
-    def connection_closed(self, connection: "Connection") -> None:
-        """Remove a connection."""
-        ...
-
-    def handle(self, context: RequestContext, request: Request) -> None:
-        """Process a request; the response follows now or later. A WireError closes the connection."""
-        ...
-
-    def handle_large(self, context: RequestContext, request: Request, size: int) -> bool:
-        """Process a request of `size` bytes like `handle`; True if it is processed in parts."""
-        ...
-
-    def flush_later(self, connection: "Connection") -> None:
-        """Call `connection.flush` at the end of this event loop iteration."""
-        ...
-
-    def responses_sent(self, requests: Sequence[RequestContext]) -> None:
-        """Count responses that leave now."""
-        ...
-
-    def session_expired(self, connection: "Connection") -> None:
-        """Count and log a client that has not authenticated again in time."""
-        ...
-
-    def malformed_frame(self, connection: "Connection", error: WireError) -> None:
-        """Count and log a frame that cannot be decoded."""
-        ...
 
 
 class Connection(asyncio.Protocol):
@@ -143,9 +50,7 @@ class Connection(asyncio.Protocol):
         self.principal = principal
         self._frames = FrameReader(handler.max_request_bytes)
         self._queue: deque[bytes] = deque()  # frames of requests that have not started
-        self._queued_bytes = 0
-        self._processed_bytes = 0  # of large requests in progress
-        self._held_bytes = 0  # as reported to the request memory
+        self._limits = RequestLimits(self, handler.request_memory, handler.max_queued_requests)
         self._in_progress: deque[RequestContext] = deque()  # in the order of the requests
         self._without_response = 0  # how many of those in progress have no response yet
         self._last_api = b""  # API key of the request that started last
@@ -154,7 +59,6 @@ class Connection(asyncio.Protocol):
         self._writer: ResponseWriter | None = None  # created when it is needed first
         self._is_flush_scheduled = False
         self._is_closing = False
-        self._is_reading = True
         self.last_received_at = 0.0
         self.host = ""
         self.session_ends_at = inf  # only a client that authenticates again may continue
@@ -192,7 +96,7 @@ class Connection(asyncio.Protocol):
         self._transport = self._writer = None
         self._queue.clear()
         self._in_progress.clear()
-        self._handler.request_memory.hold(self, 0)
+        self._limits.release()
         self._handler.connection_closed(self)
 
     def data_received(self, data: bytes) -> None:
@@ -207,22 +111,13 @@ class Connection(asyncio.Protocol):
                 self._close_malformed(error)
             return
         self._queue.extend(frames)
-        self._queued_bytes += len(data)
+        self._limits.queued_bytes += len(data)
         self._process_queue()
-        if self._frames.needed_bytes > MAX_BYTES_WITHOUT_RECORDS and not self._queue:
-            self._check_large_frame()
-
-    def _check_large_frame(self) -> None:
-        """Close the connection if the incomplete request is too large for an API without records."""
-        api = self._frames.first_bytes(len(_PRODUCE))
-        if len(api) < len(_PRODUCE) or api == _PRODUCE or self._is_closing:
-            return
-        self._close_malformed(
-            WireError(
-                f"A request of API {int.from_bytes(api, 'big')} announces {self._frames.needed_bytes} bytes; "
-                f"without records {MAX_BYTES_WITHOUT_RECORDS} are allowed."
-            )
-        )
+        if self._frames.needed_bytes and not self._queue and not self._is_closing:
+            try:
+                check_incomplete_frame(self._frames)
+            except WireError as error:
+                self._close_malformed(error)
 
     def _process_queue(self) -> None:
         """Start as many queued requests as may start now."""
@@ -251,14 +146,14 @@ class Connection(asyncio.Protocol):
                 if size < MIN_LARGE_BYTES:
                     self._handler.handle(context, request)
                     continue
-                self._processed_bytes += size
+                self._limits.processed_bytes += size
                 if self._handler.handle_large(context, request, size):
                     self.stop_pipelining()
             except WireError as error:
                 self._close_malformed(error)
                 return
         if not queue:
-            self._queued_bytes = 0
+            self._limits.queued_bytes = 0
             if self._frames.size_error and not self._is_closing:
                 self._close_malformed(WireError(self._frames.size_error))
                 return
@@ -301,10 +196,10 @@ class Connection(asyncio.Protocol):
         if self._writer is not None and self._writer.has_waiting:
             self._send_waiting(self._writer)
         if not in_progress:
-            self._processed_bytes = 0
+            self._limits.processed_bytes = 0
         if self._queue:
             self._process_queue()
-        elif not self._is_reading or self._held_bytes:
+        elif self._limits.is_reached:
             self._pause_or_resume_reading()
 
     def _send_waiting(self, writer: ResponseWriter) -> None:
@@ -340,26 +235,9 @@ class Connection(asyncio.Protocol):
         self._pause_or_resume_reading()
 
     def _pause_or_resume_reading(self) -> None:
-        held_bytes = self._frames.stored_bytes + self._queued_bytes + self._processed_bytes
-        if held_bytes > MIN_HELD_BYTES or self._held_bytes:
-            held_bytes = held_bytes if held_bytes > MIN_HELD_BYTES else 0
-            if held_bytes != self._held_bytes and self._transport is not None:
-                self._held_bytes = held_bytes
-                self._handler.request_memory.hold(self, held_bytes)
-        should_read = (
-            not self.is_write_blocked
-            and self._queued_bytes <= MAX_QUEUED_BYTES
-            and len(self._in_progress) + len(self._queue) < self._handler.max_queued_requests
-            and (not self._held_bytes or self._handler.request_memory.may_read(self))
-        )
-        transport = self._transport
-        if should_read == self._is_reading or transport is None or transport.is_closing():
-            return
-        self._is_reading = should_read
-        if should_read:
-            transport.resume_reading()
-        else:
-            transport.pause_reading()
+        if self._transport is not None:
+            pending = len(self._in_progress) + len(self._queue)
+            self._limits.pause_or_resume(self._transport, self._frames.stored_bytes, pending, self.is_write_blocked)
 
     def close(self) -> None:
         """Close the connection after sending the responses that are ready."""

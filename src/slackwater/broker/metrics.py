@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Final
 
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.events import GroupEvent, RebalanceCompleted
 
 # Upper bounds of the request times in seconds; one more bucket holds slower requests.

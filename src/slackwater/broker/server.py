@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Final
 from slackwater.broker.broker import Broker
 from slackwater.broker.config import Settings
 from slackwater.broker.config.listeners import Endpoint, host_limits, plaintext_endpoint
-from slackwater.broker.connection import Connection, RequestContext
+from slackwater.broker.connection import Connection
 from slackwater.broker.handlers import SUPPORTED_APIS, Handler, load
 from slackwater.broker.handlers.handler import respond_failed
 from slackwater.broker.maintenance import Maintenance
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.request_memory import RequestMemory
 from slackwater.broker.split_requests import PartialHandling, find_split
 from slackwater.broker.storage.directory import DataDirectory

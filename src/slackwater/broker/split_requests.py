@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple
 
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.wire import apis
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.produce import ProduceRequest

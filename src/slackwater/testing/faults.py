@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers import Handler
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from slackwater.wire.request_response import RequestHeader, encode_response, response_pieces

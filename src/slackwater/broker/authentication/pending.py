@@ -16,7 +16,8 @@ from typing import Final, Protocol, cast
 
 from slackwater.broker.authentication.listener import ListenerSecurity
 from slackwater.broker.authentication.sasl import SaslAuthentication
-from slackwater.broker.connection import ANONYMOUS, Connection, ConnectionHandler
+from slackwater.broker.connection import ANONYMOUS, Connection
+from slackwater.broker.connection_handler import ConnectionHandler
 from slackwater.escaping import get_logger
 from slackwater.security.distinguished_names import subject_name
 from slackwater.security.errors import AuthenticationError

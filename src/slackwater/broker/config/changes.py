@@ -27,7 +27,7 @@ from slackwater.broker.config import (
 from slackwater.broker.config.listeners import configured_endpoints
 from slackwater.broker.config.resources import ConfigResourceType
 from slackwater.broker.config.store import is_foreign
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import log_config
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.security.acls import CLUSTER_NAME, AclOperation, AclResourceType

@@ -6,7 +6,7 @@ v4   several transactions in one request
 from typing import Final
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.add_partitions_to_txn import (

@@ -6,7 +6,7 @@ Removing a quota that does not exist is not an error.
 from typing import Final
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.alter_client_quotas import (

@@ -5,7 +5,7 @@ All versions behave the same.
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config.changes import ConfigChange, ConfigOperation, ResourceChanges, alter_all
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.alter_configs import (
     AlterConfigsRequest,

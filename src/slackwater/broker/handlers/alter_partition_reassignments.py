@@ -5,7 +5,7 @@ v1   allow_replication_factor_change, which has no effect: every partition has o
 
 from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.replica_assignment import check_replicas
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation

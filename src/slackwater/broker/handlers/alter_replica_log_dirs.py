@@ -4,7 +4,7 @@ A partition may be moved to the directory where it is. Any other directory is LO
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.alter_replica_log_dirs import (

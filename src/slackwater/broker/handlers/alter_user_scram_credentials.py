@@ -10,7 +10,7 @@ from typing import Final
 from slackwater.broker.authentication.scram_credentials import NUMBERS
 from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation
 from slackwater.security.scram import MIN_ITERATIONS, ScramAlgorithm, ScramCredential, credential_of_salted

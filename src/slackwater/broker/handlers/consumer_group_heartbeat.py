@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat, v0 to v1: always UNSUPPORTED_VERSION, as in Kafka with classic groups only."""
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -9,8 +9,8 @@ number 0 (UNKNOWN) closes the connection.
 
 from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.acl_bindings import has_unknown, is_for_filters, to_acl
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import Acl, AclOperation
 from slackwater.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse

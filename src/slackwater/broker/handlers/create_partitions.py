@@ -6,8 +6,8 @@ All versions behave the same. `__consumer_offsets` cannot grow: the partition of
 from collections import Counter
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_replicas, invalid_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic

@@ -13,8 +13,8 @@ from typing import Final
 from slackwater.broker.broker import Broker
 from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic_settings
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS

@@ -7,8 +7,8 @@ A rule that several filters select is reported for each of them.
 
 from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.acl_bindings import has_unknown, to_filter
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import Acl, AclOperation
 from slackwater.wire.messages.delete_acls import (

@@ -9,8 +9,8 @@ Partitions are handled in slices, because each change is flushed to disk.
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error

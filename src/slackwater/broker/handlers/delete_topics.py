@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC

@@ -6,7 +6,7 @@ Invalid filters are rejected as in Kafka.
 from typing import Final
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.describe_client_quotas import (

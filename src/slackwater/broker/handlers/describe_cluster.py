@@ -8,7 +8,7 @@ from typing import Final
 
 from slackwater.broker.authorization import NOT_REQUESTED
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -16,8 +16,8 @@ from slackwater.broker.config import loggers
 from slackwater.broker.config.changes import AUTHORIZATION_ERRORS, check_broker_name, check_rights
 from slackwater.broker.config.describe import ConfigDescription, describe_broker, describe_default, describe_topic
 from slackwater.broker.config.resources import ConfigResourceType
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.repeats import limit_repeats
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation

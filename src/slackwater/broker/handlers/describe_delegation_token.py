@@ -1,7 +1,7 @@
 """DescribeDelegationToken, v1 to v3: always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as in Kafka without security."""
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,

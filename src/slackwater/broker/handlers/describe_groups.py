@@ -11,8 +11,8 @@ A group is described as often as it appears in the request, up to `MAX_REPEATS` 
 
 from slackwater.broker.authorization import NOT_REQUESTED
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.repeats import limit_repeats
+from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType

@@ -8,7 +8,7 @@ v5   whether the directory is cordoned (always false)
 import os
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation

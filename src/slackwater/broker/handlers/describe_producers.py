@@ -5,8 +5,8 @@ it appears in the request, up to `MAX_REPEATS` times.
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.repeats import limit_repeats
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import is_legal_name
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType

@@ -5,7 +5,7 @@ the client and `max.request.partition.size.limit` allow, and its cursor is the s
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType

@@ -1,7 +1,7 @@
 """DescribeTransactions, v0: there are no transactions, so every transactional id is unknown."""
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.describe_transactions import (

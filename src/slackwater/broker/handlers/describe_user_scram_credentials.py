@@ -7,7 +7,7 @@ from collections import Counter
 
 from slackwater.broker.authentication.scram_credentials import NUMBERS
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
 from slackwater.security.scram import ScramAlgorithm, ScramCredential

@@ -8,7 +8,7 @@ from typing import Final
 
 from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.elect_leaders import (

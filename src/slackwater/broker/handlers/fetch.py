@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.fetching.sessions import CachedPartition, FetchContext, PartitionKey, ReadPartition
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.log.partition_log import LogPosition
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition, Topic, Topics

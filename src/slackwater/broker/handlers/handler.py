@@ -20,7 +20,7 @@ log = get_logger("slackwater.broker")
 
 if TYPE_CHECKING:
     from slackwater.broker.broker import Broker
-    from slackwater.broker.connection import RequestContext
+    from slackwater.broker.request_context import RequestContext
 
 
 class Handle(Protocol):

@@ -10,7 +10,7 @@ Heartbeats are the most frequent request and have few different responses, so ea
 from functools import cache
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType

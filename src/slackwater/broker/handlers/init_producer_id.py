@@ -9,7 +9,7 @@ until its own timeout. The log has the reason.
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

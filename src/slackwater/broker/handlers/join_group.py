@@ -17,7 +17,7 @@ too large for the offsets topic.
 import uuid
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType

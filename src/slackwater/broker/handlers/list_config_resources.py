@@ -6,7 +6,7 @@ v1   filter by resource type; an empty filter means all types (KIP-1142)
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.config.resources import ConfigResourceType
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.list_config_resources import (

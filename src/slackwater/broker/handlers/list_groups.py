@@ -7,7 +7,7 @@ v5  a filter by type, and the type in the response
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType

@@ -19,8 +19,8 @@ from collections import Counter
 from typing import Final
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from slackwater.group.errors import BrokerError, Error

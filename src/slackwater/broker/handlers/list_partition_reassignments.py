@@ -2,7 +2,7 @@
 
 from slackwater.broker.authorization import needs
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
 from slackwater.wire.messages.list_partition_reassignments import (

@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 

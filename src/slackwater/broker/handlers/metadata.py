@@ -14,7 +14,7 @@ Topics are returned in the order of the request, each once.
 
 from slackwater.broker.authorization import NOT_REQUESTED
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation, AclResourceType

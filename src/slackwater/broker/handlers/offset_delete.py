@@ -7,7 +7,7 @@ first, then the others in the order of the request, merged by topic if there are
 from itertools import islice
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType

@@ -24,8 +24,8 @@ from itertools import compress, groupby, islice
 from operator import attrgetter
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.repeats import MAX_REPEATS, limit_repeats
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import Topics
 from slackwater.group import messages
 from slackwater.group.errors import Error

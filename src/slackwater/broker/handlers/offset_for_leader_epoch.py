@@ -7,7 +7,7 @@ There is one leader epoch, and its end is the log end offset. For any other epoc
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.offset_for_leader_epoch import (

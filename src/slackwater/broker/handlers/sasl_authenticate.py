@@ -8,7 +8,7 @@ before it: ILLEGAL_SASL_STATE, as in Kafka. A re-authentication keeps principal 
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 

@@ -6,7 +6,7 @@ needs v1.
 """
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

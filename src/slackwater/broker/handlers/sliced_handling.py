@@ -3,8 +3,8 @@
 from typing import Any
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
 from slackwater.broker.handlers.handler import ErrorResponse, respond_failed
+from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
 
 

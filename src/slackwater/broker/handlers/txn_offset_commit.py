@@ -1,7 +1,7 @@
 """TxnOffsetCommit, v0 to v5: always INVALID_PRODUCER_ID_MAPPING, as in Kafka for an unknown transactional id."""
 
 from slackwater.broker.broker import Broker
-from slackwater.broker.connection import RequestContext
+from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.txn_offset_commit import (
