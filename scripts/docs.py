@@ -21,6 +21,9 @@ from slackwater.client.producer.transaction_states import TRANSITIONS as TRANSAC
 from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction
 from slackwater.group.events import GroupState
 from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
+from slackwater.group.transactions.states import TRANSITIONS as COORDINATOR_TRANSACTIONS
+from slackwater.group.transactions.states import TransactionAction
+from slackwater.group.transactions.states import TransactionState as CoordinatorTransactionState
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
 from slackwater.spark.source.options import PREFIX, REJECTED
 
@@ -96,6 +99,45 @@ def coordinator_page() -> str:
         "to CompletingRebalance.",
         "",
         *table(["input", *(state.value for state in GroupState)], rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def transaction_coordinator_page() -> str:
+    """Return docs/transaction-coordinator-states.md."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    rows = []
+    states = [state for state in CoordinatorTransactionState if state is not CoordinatorTransactionState.DEAD]
+    for happened, row in COORDINATOR_TRANSACTIONS.items():
+        cells = []
+        for state in states:
+            transition = row[state]
+            target = transition.next_state
+            if target is not None:
+                edges.setdefault((state.value, target.value), []).append(words(happened.name))
+            if transition.action is TransactionAction.REJECT:
+                cells.append(transition.error.name)
+            else:
+                cells.append(transition.action.value + (f" → {target.value}" if target is not None else ""))
+        rows.append([f"**{words(happened.name)}**: {happened.value}", *cells])
+    lines = [
+        GENERATED,
+        "# The states of a transaction in the coordinator",
+        "",
+        "The states of a transactional id in the broker's transaction coordinator, under Kafka's names. The producer's",
+        "half is [transaction-states.md](transaction-states.md).",
+        "",
+        *diagram(edges, CoordinatorTransactionState.EMPTY.value),
+        "",
+        "## Every state and every input",
+        "",
+        "Checks of the producer id and epoch run before this table is read. A cell with an arrow names the state that",
+        "follows when its record is written; without an arrow the state does not change. While a record is being",
+        "written, requests that would change the state get CONCURRENT_TRANSACTIONS. A dash marks a pair that cannot",
+        "occur.",
+        "",
+        *table(["input", *(state.value for state in states)], rows),
         "",
     ]
     return "\n".join(lines)
@@ -342,6 +384,7 @@ def timeouts_figure() -> str:
 PAGES = {
     "coordinator-states.md": coordinator_page,
     "member-states.md": member_page,
+    "transaction-coordinator-states.md": transaction_coordinator_page,
     "transaction-states.md": transaction_page,
     "cli.md": cli_page,
     "settings.md": settings_page,
