@@ -226,3 +226,28 @@ def test_a_small_batch_does_not_overtake_a_large_one(tmp_path: Path) -> None:
         assert [response.base_offset for response in responses] == list(range(10))
 
     with_server(tmp_path, scenario)
+
+
+def test_steps_longer_than_a_slice_still_make_progress() -> None:
+    seconds = 0.0
+
+    def slow_now() -> float:
+        nonlocal seconds
+        seconds += 2 * SLICE_S
+        return seconds
+
+    async def run() -> None:
+        log: list[str] = []
+        slices = Slices(asyncio.get_running_loop(), lambda work, done: None, now=slow_now)
+
+        def work() -> Sliced[None]:
+            for _ in range(3):
+                yield None
+            log.append("done")
+
+        assert not slices.run(work(), _fail)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert log == ["done"]
+
+    asyncio.run(run())

@@ -4,7 +4,8 @@ Work is a generator. It yields None where it may be interrupted, at least every 
 which is called in a thread; the generator receives the result.
 
 Invariants:
-- All work together takes at most `SLICE_S` of one iteration of the event loop.
+- All work together takes at most `SLICE_S` of one iteration of the event loop. On any machine, however slow, every
+  iteration continues at least one piece of work.
 - Only one piece of work at a time has the result of a thread call, which may be large. When it makes its next call, the
   next piece of work gets the thread.
 - Work starts at once if there is time left in this iteration, so short work takes no extra iteration. Otherwise it
@@ -100,13 +101,15 @@ class Slices:
         if not self._waiting:
             return
         self._schedule()
-        while self._waiting and self._now() <= self._deadline:
+        while self._waiting:
             work = self._waiting.popleft()
             if work.is_cancelled():
                 work.generator.close()
                 self._end(work)
             else:
                 self._continue(work)
+            if self._now() > self._deadline:
+                break
 
     def _continue(self, work: "_Work") -> bool:
         """Continue work until it is done, waits for the thread, or the slice ends; returns whether it is done."""
