@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from slackwater import Admin, Broker
+from slackwater import Admin, Broker, Producer
+from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.testing import Kafka
 
 from .conftest import Command
 
@@ -186,3 +188,15 @@ def test_verbose_consumer_logs_to_standard_error(broker: Broker, slackwater: Com
     assert "Successfully joined group with generation" in lines
     slackwater("groups", "reset-offsets", topic, "--topic", topic, "--to-earliest", "--yes")
     assert log() == ""
+
+
+def test_timeout_before_the_end_is_exit_code_1(kafka: Kafka) -> None:
+    kafka.create_topic("t", 1)
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        producer.send("t", b"unread")
+    kafka.fail("Fetch", Error.KAFKA_STORAGE_ERROR, times=None)
+    command = [sys.executable, "-m", "slackwater", "consume", "t", "--from-beginning", "--to-end", "--timeout", "0.3"]
+    result = subprocess.run(
+        [*command, "--bootstrap", kafka.bootstrap_servers], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert (result.returncode, result.stdout) == (1, "")

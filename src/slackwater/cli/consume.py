@@ -78,7 +78,7 @@ def consume(
     --format has %k key, %v value, %t topic, %p partition, %o offset, %T timestamp, %h headers, %%, \n and \t; the
     default is %v\n. On a terminal, control characters of records are escaped. With --json a record is one line, which
     `produce --from-json` can read. With --set isolation.level=read_committed, records of open and aborted transactions
-    are left out. Exit code 1 if --timeout ended it before --max records arrived.
+    are left out. Exit code 1 if --timeout ended it before --max records arrived, or before the end with --to-end.
     """
     if as_json and format_ is not None:
         raise UsageError("use --json or --format, not both.")
@@ -173,7 +173,7 @@ class _Reader:
                     [record for record in records if ends is None or record.offset < ends[record.topic_partition]]
                 )
             elif timeout is not None and time.monotonic() - received_at >= timeout:
-                return 1 if self._left is not None else 0
+                return 1 if self._left is not None or ends is not None else 0
             if time.monotonic() - self._committed_at > COMMIT_INTERVAL_S:
                 self._try_commit()
         return 0

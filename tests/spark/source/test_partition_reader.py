@@ -15,7 +15,7 @@ from slackwater.client.errors import ClientTimeoutError
 from slackwater.client.network import fetch, range_reader
 from slackwater.client.network.fetch import FetchedData
 from slackwater.group.batches.config import DataLossError
-from slackwater.group.errors import BrokerError, PeerError, UsageError
+from slackwater.group.errors import BrokerError, Error, PeerError, UsageError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.source import connections
@@ -173,7 +173,7 @@ def test_timeout_error_contains_the_cause(kafka: Kafka) -> None:
 def test_fatal_error_is_raised_at_once(kafka: Kafka) -> None:
     fill(kafka, "t", numbers(10))
     kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
-    with pytest.raises(BrokerError, match="t-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):
+    with pytest.raises(BrokerError, match="t-0 cannot be read at offset 0: TOPIC_AUTHORIZATION_FAILED"):
         values(kafka, OffsetRange("t", 0, 0, 10))
 
 
@@ -238,6 +238,13 @@ def test_corrupt_batch_names_partition(kafka: Kafka, monkeypatch: pytest.MonkeyP
     with pytest.raises(PeerError, match=r"Cannot read t-0 from offset 0 on: .*CRC mismatch"):
         values(kafka, OffsetRange("t", 0, 0, 10))
     assert values(kafka, OffsetRange("t", 0, 0, 10), kafka_check_crcs="false") == [*numbers(9), b"8"]
+
+
+def test_damaged_log_ends_the_read_at_once(kafka: Kafka) -> None:
+    fill(kafka, "t", numbers(10))
+    kafka.fail("Fetch", Error.CORRUPT_MESSAGE, times=1)
+    with pytest.raises(BrokerError, match="t-0 cannot be read at offset 0: CORRUPT_MESSAGE"):
+        values(kafka, OffsetRange("t", 0, 0, 10))
 
 
 def test_connections_are_reused(kafka: Kafka) -> None:

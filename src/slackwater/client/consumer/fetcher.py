@@ -322,7 +322,11 @@ class Fetcher:
                     log.warning("Fetching %s failed and is retried: %s.", partition, error.name)
                     stale.add(partition.topic)
                 case FetchStatus.FATAL:
-                    text = f"Fetching {partition} failed: {error.name}."
+                    text = f"Fetching {partition} at offset {state.fetch_offset} failed: {error.name}."
+                    if error is Error.CORRUPT_MESSAGE:
+                        text += (
+                            " The broker's log is damaged there; its log says where. To skip records, seek past them."
+                        )
                     self.fail(self._cluster.error(error, text, f"Read on topic {partition.topic}"), [state])
         return stale
 

@@ -86,13 +86,18 @@ class FetchStatus(Enum):
 
 
 def fetch_status(error: Error) -> FetchStatus:
-    """Classify the error code of a partition in a Fetch response."""
+    """Classify the error code of a partition in a Fetch response, as Kafka's FetchCollector does.
+
+    CORRUPT_MESSAGE is retriable for a producer. For a reader it means that the log is damaged at this offset.
+    """
     if error is Error.NONE:
         return FetchStatus.OK
     if error is Error.OFFSET_OUT_OF_RANGE:
         return FetchStatus.OUT_OF_RANGE
     if error in _STALE_METADATA:
         return FetchStatus.STALE_METADATA
+    if error is Error.CORRUPT_MESSAGE:
+        return FetchStatus.FATAL
     return FetchStatus.RETRIABLE if error.retriable or error is Error.UNKNOWN_SERVER_ERROR else FetchStatus.FATAL
 
 

@@ -86,7 +86,7 @@ class RangeReader:
                         return None
                     self._last_failure = "the broker returned no records"
                 else:
-                    self._on_error(error, status)
+                    self._on_error(error, status, position)
             await self._back_off(backoff_s, position)
             backoff_s = min(backoff_s * 2, config.retry_backoff_max_ms / 1000)
         return None
@@ -136,11 +136,11 @@ class RangeReader:
     def _readable_end(self, data: PartitionData) -> int:
         return data.last_stable_offset if self._options.read_committed else data.high_watermark
 
-    def _on_error(self, error: Error, status: FetchStatus) -> None:
+    def _on_error(self, error: Error, status: FetchStatus, position: int) -> None:
         """Prepare a retry, or raise an error that no retry resolves."""
         self._preferred_replica = None
         if status is FetchStatus.FATAL:
-            text = f"{self._partition} cannot be read: {error.name}."
+            text = f"{self._partition} cannot be read at offset {position}: {error.name}."
             raise self._cluster.error(error, text, f"Read on topic {self._partition.topic}")
         self._last_failure = error.name
         self._cluster.topics.pop(self._partition.topic, None)  # the leader may have moved
