@@ -48,6 +48,8 @@ def test_documented_settings_are_accepted(
         ({"security.protocol": "TLS"}, "security.protocol = TLS is unknown; use one of PLAINTEXT, SSL"),
         ({"sasl.username": "a", "sasl.password": "canary"}, "sasl.username is set, but security.protocol is PLAINTEXT"),
         ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location is set, but security.protocol is PLAINTEXT"),
+        ({"ssl.keystore.location": "k.p12"}, "ssl.keystore.location is set, but security.protocol is PLAINTEXT"),
+        ({"ssl.certificate.pem": "canary"}, "ssl.certificate.pem is set, but security.protocol is PLAINTEXT"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/none"}, "ssl.ca.location = /none cannot be read: No such"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set; use PLAIN"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "PLAIN needs sasl.username"),

@@ -153,9 +153,24 @@ def connection_security(values: Mapping[str, Value], provider: object = None) ->
     return TlsSaslSecurity(context, mechanism, has_certificate=context is not None and tls.has_certificate)
 
 
+_CREDENTIALS: Final = (
+    "sasl.username",
+    "sasl.jaas.config",
+    URL,
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.certificate.chain",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+)
+
+
 def _check_protocol(given: _Values, provider: object) -> None:
     """Refuse credentials without a security protocol: the user expects a secured connection."""
-    for name in ("sasl.username", "sasl.jaas.config", URL, "ssl.truststore.location", "ssl.ca.location"):
+    for name in _CREDENTIALS:
         if given.text(name):
             wanted = "SASL_SSL" if name.startswith("sasl.") else "SSL or SASL_SSL"
             raise UsageError(f"{name} is set, but security.protocol is PLAINTEXT; set it to {wanted}.")
