@@ -6,6 +6,7 @@ A limit on the file size of the broker process (RLIMIT_FSIZE) simulates the full
 import asyncio
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,11 @@ def test_full_disk_rejects_writes_and_recovers(tmp_path: Path) -> None:
             assert await client.delete_topic("room") is Error.NONE
             broker.kill()
             assert "Traceback" not in broker.log, broker.log
+            for name in ("t-0", "t-1"):
+                directory = tmp_path / name
+                failures = f"ERROR Appends to {directory} fail with KAFKA_STORAGE_ERROR: File too large. "
+                assert broker.log.count(failures) == len(values)
+                assert broker.log.count(f"INFO Appends to {directory} succeed again. ") == len(values) - (name == "t-0")
         with BrokerProcess(tmp_path, SETTINGS) as broker:
             client = await broker.connect()
             await _check_data(client, values, 2)
@@ -155,7 +161,9 @@ def test_stop_on_full_disk_loses_nothing(tmp_path: Path) -> None:
             broker.limit_files(0)
             broker.stop()
         assert "Traceback" not in broker.log, broker.log
-        assert "logs were not closed cleanly, and the next start checks them. No acknowledged record" in broker.log
+        assert re.search(
+            r"Logs that were not closed cleanly: \d+\. The next start checks them; .* is lost\.", broker.log
+        )
         with BrokerProcess(tmp_path, SETTINGS) as broker:
             await _check_data(await broker.connect(), values, 3)
             assert "the last shutdown was not clean" in broker.log

@@ -322,6 +322,7 @@ class Topics:
                 self._rename(partition)
             raise
         for partition in topic.partitions:
+            partition.log.is_deleted = True
             partition.log.close_unclean()
             partition.wake_waiters()  # waiting fetches get an error
         log.info(
@@ -388,11 +389,10 @@ class Topics:
                 partition.log.close_unclean()
         if failures:
             log.warning(
-                "%d logs were not closed cleanly, and the next start checks them. No acknowledged record is lost. The "
-                "first error: %s (%s).",
+                "Logs that were not closed cleanly: %d. The next start checks them; no acknowledged record is lost. "
+                "The first error: %s.",
                 len(failures),
                 failures[0].strerror or failures[0],
-                failures[0].filename,
             )
         return clean and not failures
 

@@ -13,6 +13,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from slackwater.client.producer.delivery import BatchOutcome, Delivery, OnDelivery
+from slackwater.group.errors import SlackwaterError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.batch import HEADER_BYTES
 from slackwater.wire.records.compression import Codec
@@ -40,6 +41,7 @@ class ProducerBatch:
         "created",
         "data",
         "first",
+        "last_error",
         "not_before",
         "outcome",
         "partition",
@@ -57,6 +59,7 @@ class ProducerBatch:
         self.records: list[PackedRecord] = []
         self.size = HEADER_BYTES  # in the buffer; an upper bound for the encoded batch
         self.closed = False
+        self.last_error: SlackwaterError | None = None  # of the last attempt, for the message when the time is used up
         self.data: bytearray | None = None  # encoded when the batch is closed
         self.sequence = NO_SEQUENCE
         self.sequence_restarts = 0  # those of its queue when it got its sequence

@@ -389,6 +389,7 @@ class Sender:
 
     def _retry(self, batch: ProducerBatch, error: SlackwaterError) -> None:
         """Put a batch back into its queue, in order, or fail it if its retries or its time are used up."""
+        batch.last_error = error
         now = self._network.loop.time()
         if batch.attempts > self._config.retries or now - batch.created >= self._config.delivery_timeout_ms / 1000:
             self._fail(batch, error)
@@ -457,13 +458,13 @@ class Sender:
         for queue in self._accumulator.queues.values():
             while queue.batches and queue.batches[0].created <= limit:
                 batch = queue.batches[0]
-                seconds = self._config.delivery_timeout_ms / 1000
-                self._fail(
-                    batch,
-                    ClientTimeoutError(
-                        f"{batch.count} records for {batch.partition} were not delivered within {seconds:g} s."
-                    ),
+                text = (
+                    f"Records for {batch.partition} that were not delivered within "
+                    f"{self._config.delivery_timeout_ms / 1000:g} s: {batch.count}."
                 )
+                if batch.last_error is not None:
+                    text += f" The last attempt failed: {batch.last_error}"
+                self._fail(batch, ClientTimeoutError(text))
 
     def _fail_all(self, error: SlackwaterError) -> None:
         for queue in self._accumulator.queues.values():

@@ -81,12 +81,14 @@ class PartitionLog:
         "_deleted_files",
         "_directory_dirty",
         "_dirty",
+        "_is_append_failing",
         "_opened_as",
         "_reported",
         "checkpoint",
         "config",
         "directory",
         "failed",
+        "is_deleted",
         "leader_epoch",
         "log_end_offset",
         "producers",
@@ -108,6 +110,8 @@ class PartitionLog:
         self.scanned_bytes = recovered.scanned_bytes
         self.log_end_offset = recovered.segments[-1].next_offset
         self.failed: str | None = None
+        self.is_deleted = False  # a request may still hold the log of a deleted topic
+        self._is_append_failing = False  # logged when it begins and when it ends
         self._bases = [segment.base_offset for segment in recovered.segments]
         # Segments behind the recovery point have not been flushed.
         self._dirty = {
@@ -278,8 +282,16 @@ class PartitionLog:
         try:
             self.roll(now_ms)
         except OSError as error:
-            return _storage_error(error)
+            return self._append_error(error)
         return None
+
+    def _append_error(self, error: OSError) -> Rejection:
+        rejected = _storage_error(error)
+        if not self._is_append_failing and not self.is_deleted:
+            self._is_append_failing = True
+            reason = error.strerror or error
+            log.error("Appends to %s fail with KAFKA_STORAGE_ERROR: %s.", self.directory, reason)
+        return rejected
 
     def _write(self, pending: PendingAppends) -> Rejection | None:
         """Write the pending batches; if that fails, reject all of them and return the rejection.
@@ -293,7 +305,7 @@ class PartitionLog:
         try:
             active.append(pending.buffers)
         except OSError as error:
-            rejected = _storage_error(error)
+            rejected = self._append_error(error)
             for number in pending.pending_results:
                 pending.results[number] = rejected
             pending.end_offset = self.log_end_offset
@@ -301,6 +313,9 @@ class PartitionLog:
             return rejected
         for size, last_offset, max_timestamp in pending.batches:
             active.index_batch(size, last_offset, max_timestamp)
+        if self._is_append_failing:
+            self._is_append_failing = False
+            log.info("Appends to %s succeed again.", self.directory)
         self.log_end_offset = pending.end_offset
         self.producers.update(pending.producers, pending.end_offset)
         self._dirty[id(active)] = active
