@@ -86,7 +86,7 @@ soak: $(VENV)/.ready ## Long random tests: make soak RUNS=100000 SEQUENCES=50 SE
 chaos: $(VENV)/.ready ## Random faults and hostile requests against a broker: make chaos MINUTES=60 SEED=7
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED)
 
-peers: ## Install the clients of interop: kcat, Sarama, KafkaJS, Kafka Streams and Connect
+peers: ## Install the clients of interop: Kerberos, kcat, Sarama, KafkaJS, Kafka Streams and Connect
 	@KAFKA=$(KAFKA) sh scripts/peers.sh
 
 interop: setup peers ## Tests with Apache Kafka and more clients that take too long for every run

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the clients of `make interop`: kcat, Sarama, KafkaJS, Kafka Streams and Connect, unless they are installed.
+# Install the clients of `make interop`: Kerberos, kcat, Sarama, KafkaJS, Kafka Streams and Connect, unless they are installed.
 # Where a tool is missing, print what is skipped and how to add it; under CI=true, fail.
 set -eu
 cd "$(dirname "$0")/.."
@@ -91,6 +91,19 @@ make_streams_and_connect() {
   fi
 }
 
+make_kerberos() { # Debian's KDC must be installed; the Python package is built from source
+  if ! { PATH="$PATH:/usr/sbin" command -v krb5kdc && PATH="$PATH:/usr/sbin" command -v kadmin.local &&
+    command -v kinit && command -v krb5-config && command -v cc; } >/dev/null 2>&1; then
+    skip Kerberos "apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc"
+    return
+  fi
+  .venv/bin/python -c 'import gssapi' 2>/dev/null && return
+  echo "== building the Python package gssapi"
+  PIP_CONSTRAINT=requirements.lock .venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[kerberos]' ||
+    failed gssapi
+}
+
+make_kerberos
 make_kcat
 make_sarama
 make_kafkajs

@@ -4,7 +4,8 @@ from enum import Enum
 from typing import Final
 
 PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-SASL_MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
+SASL_MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER")  # those of the broker
+CLIENT_SASL_MECHANISMS: Final = (*SASL_MECHANISMS, "GSSAPI")
 
 
 class SecurityProtocol(Enum):

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from slackwater.group.errors import UsageError
+from slackwater.security.distinguished_names import subject_name
+from slackwater.security.errors import SslAuthenticationError
 from slackwater.security.file_state import FileState, file_state
 
 _JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -78,6 +80,19 @@ class ClientTls:
     def has_certificate(self) -> bool:
         """Whether the client has a certificate of its own."""
         return self.certificate.given
+
+    def subject(self) -> str:
+        """Return the subject of the client's certificate; empty if there is none that can be read."""
+        try:
+            data = self.certificate.read()
+            if _PEM_MARK not in data:
+                data = _pkcs12_to_pem(self.certificate, data)[1]
+            text = data.decode("ascii", "ignore")
+            start = text.index(ssl.PEM_HEADER)
+            end = text.index(ssl.PEM_FOOTER, start) + len(ssl.PEM_FOOTER)
+            return subject_name(ssl.PEM_cert_to_DER_cert(text[start:end]))
+        except (UsageError, ValueError, SslAuthenticationError):
+            return ""
 
     def context(self) -> ssl.SSLContext:
         """Read the files and return a context."""

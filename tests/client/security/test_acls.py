@@ -112,6 +112,31 @@ def test_admin_without_right(secured: SecuredKafka, operation: str) -> None:
         call(admin)
 
 
+@pytest.mark.parametrize(
+    ("settings", "principal"),
+    [
+        (lambda secured: secured.mtls(), "the principal of the certificate CN=client"),
+        (
+            lambda secured: (
+                secured.mtls()
+                | {"ssl.keystore.location": str(secured.client.pkcs12("pw")), "ssl.keystore.password": "pw"}
+            ),
+            "the principal of the certificate CN=client",
+        ),
+        (lambda secured: secured.sasl("OAUTHBEARER", "bob"), "the principal of the token with sub = bob"),
+    ],
+    ids=["certificate", "pkcs12", "token"],
+)
+def test_error_names_what_the_broker_takes_the_principal_from(
+    secured: SecuredKafka, settings: Callable[[SecuredKafka], dict[str, object]], principal: str
+) -> None:
+    with (
+        Admin(settings(secured)) as admin,
+        pytest.raises(TopicAuthorizationError, match=f"{principal} needs an ACL for Create on topic new"),
+    ):
+        admin.create_topic("new", 1)
+
+
 def test_error_of_a_broker_has_the_class_of_its_code() -> None:
     assert type(BrokerError(Error.TOPIC_AUTHORIZATION_FAILED)) is TopicAuthorizationError
     assert type(BrokerError(Error.UNKNOWN_MEMBER_ID)) is BrokerError

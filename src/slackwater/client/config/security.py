@@ -20,10 +20,11 @@ from slackwater.client.network.authentication import (
     TokenProvider,
 )
 from slackwater.client.network.connection import ConnectionSecurity, Plaintext
+from slackwater.client.network.kerberos import KEYTAB, PRINCIPAL, SERVICE_NAME, GssapiMechanism, KerberosLogin
 from slackwater.client.network.oidc import URL, ClientCredentials
 from slackwater.group.errors import UsageError
 from slackwater.security.jaas import LoginModule, parse_jaas
-from slackwater.security.protocols import SASL_MECHANISMS, SecurityProtocol
+from slackwater.security.protocols import CLIENT_SASL_MECHANISMS, SecurityProtocol
 from slackwater.security.scram import ScramAlgorithm
 from slackwater.security.tls import ClientTls, KeyMaterial, ReloadedContext, load_trust
 from slackwater.settings import Setting, SettingType, Value, flag_setting
@@ -88,7 +89,7 @@ SECURITY_SETTINGS: Final = (
         "sasl.mechanism",
         "The SASL mechanism. Without it: that of the login module in sasl.jaas.config.",
         "",
-        *SASL_MECHANISMS,
+        *CLIENT_SASL_MECHANISMS,
     ),
     _text("sasl.mechanisms", "librdkafka's name of sasl.mechanism."),
     _text("sasl.username", "The user name for PLAIN and SCRAM."),
@@ -109,6 +110,14 @@ SECURITY_SETTINGS: Final = (
     _text(
         "sasl.oauthbearer.method", "librdkafka's setting; oidc is the client-credentials flow.", "", "oidc", "default"
     ),
+    Setting(
+        name=SERVICE_NAME,
+        kind=SettingType.STRING,
+        default="kafka",
+        doc="The first part of the brokers' Kerberos principals.",
+    ),
+    _text(PRINCIPAL, "The Kerberos principal of this client. Default: that of the keytab or of the ticket cache."),
+    _text(KEYTAB, "The keytab with the key of the principal. Without it, the tickets of kinit are used."),
     _text(
         "sasl.login.callback.handler.class",
         f"Java's setting; only its own {_OIDC_CALLBACK} is known, which is the client-credentials flow.",
@@ -150,7 +159,7 @@ def connection_security(values: Mapping[str, Value], provider: object = None) ->
         return Plaintext()
     context = ReloadedContext(tls.context, tls.paths) if protocol.has_tls else None
     mechanism = _mechanism(given, provider, tls.trust) if protocol.has_sasl else None
-    return TlsSaslSecurity(context, mechanism, has_certificate=context is not None and tls.has_certificate)
+    return TlsSaslSecurity(context, mechanism, tls if context is not None and tls.has_certificate else None)
 
 
 _CREDENTIALS: Final = (
@@ -214,6 +223,7 @@ _MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": tuple(scram.value for scram in ScramAlgorithm),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "Krb5LoginModule": ("GSSAPI",),
 }
 
 
@@ -233,7 +243,7 @@ def _mechanism(given: _Values, provider: object, trust: KeyMaterial) -> ClientSa
             raise UsageError(f"sasl.mechanism = {name} does not match {module.name} in sasl.jaas.config.")
     match name:
         case "":
-            raise UsageError("sasl.mechanism is not set; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.")
+            raise UsageError(f"sasl.mechanism is not set; use one of {', '.join(CLIENT_SASL_MECHANISMS)}.")
         case "OAUTHBEARER":
             return _oauthbearer(given, module, provider, trust)
         case "PLAIN":
@@ -241,12 +251,14 @@ def _mechanism(given: _Values, provider: object, trust: KeyMaterial) -> ClientSa
         case ScramAlgorithm.SHA_256.value | ScramAlgorithm.SHA_512.value:
             is_token = module is not None and module.options.get("tokenauth", "").lower() == "true"
             return ScramMechanism(ScramAlgorithm(name), *_user(given, module, name), is_token)
+        case "GSSAPI":
+            return _gssapi(given, module)
         case "AWS_MSK_IAM":
             raise UsageError(
                 f"sasl.mechanism = {name} is a Java plug-in; use OAUTHBEARER and {TOKEN_PROVIDER} with Amazon's token "
                 "signer (docs/secured-clusters.md)."
             )
-    raise UsageError(f"sasl.mechanism = {name} is unknown; use PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.")
+    raise UsageError(f"sasl.mechanism = {name} is unknown; use one of {', '.join(CLIENT_SASL_MECHANISMS)}.")
 
 
 def _user(given: _Values, module: LoginModule | None, mechanism: str) -> tuple[str, str]:
@@ -257,6 +269,20 @@ def _user(given: _Values, module: LoginModule | None, mechanism: str) -> tuple[s
         missing = "sasl.username" if not username else "sasl.password"
         raise UsageError(f"sasl.mechanism = {mechanism} needs {missing}; set it, or sasl.jaas.config.")
     return username, password
+
+
+def _gssapi(given: _Values, module: LoginModule | None) -> GssapiMechanism:
+    options = module.options if module is not None else {}
+
+    def is_true(name: str) -> bool:
+        return options.get(name, "").lower() == "true"
+
+    principal = options.get("principal") or given.text(PRINCIPAL)
+    keytab = (options.get("keyTab") if is_true("useKeyTab") else "") or given.text(KEYTAB)
+    ticket_cache = options.get("ticketCache", "") if is_true("useTicketCache") else ""
+    service = options.get("serviceName") or given.text(SERVICE_NAME)
+    login = KerberosLogin.load(service, principal=principal, keytab=keytab, ticket_cache=ticket_cache)
+    return GssapiMechanism(login, principal)
 
 
 def _oauthbearer(

@@ -22,10 +22,16 @@ from slackwater.security.errors import (
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
 )
-from slackwater.security.oauthbearer import ERROR_ACKNOWLEDGED, BearerToken, bearer_message, rejection_reason
+from slackwater.security.oauthbearer import (
+    ERROR_ACKNOWLEDGED,
+    BearerToken,
+    bearer_message,
+    rejection_reason,
+    token_subject,
+)
 from slackwater.security.plain import plain_message
 from slackwater.security.scram import ScramAlgorithm, ScramClient
-from slackwater.security.tls import ReloadedContext
+from slackwater.security.tls import ClientTls, ReloadedContext
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -36,7 +42,10 @@ TokenProvider = Callable[[], object]
 Exchange = Callable[[bytes], Awaitable[bytes]]  # sends a message and returns the broker's answer
 _REFRESH_AT: Final = 0.8
 _HANDSHAKE_VERSION: Final = 1
-_TOKEN_HINT: Final = "Check the expiry, the audience and the issuer of the token, and the clock of this machine."
+_HINTS: Final = {
+    "OAUTHBEARER": "Check the expiry, the audience and the issuer of the token, and the clock of this machine.",
+    "GSSAPI": "Check the broker's principal and its keytab, and the clocks of both machines.",
+}
 
 
 class ClientSaslMechanism(Protocol):
@@ -50,6 +59,11 @@ class ClientSaslMechanism(Protocol):
     @property
     def principal(self) -> str:
         """The user name, or an empty string if only the broker knows it."""
+        ...
+
+    @property
+    def acl_principal(self) -> str:
+        """The principal in an error about a missing ACL; empty if only the broker knows it."""
         ...
 
     async def run(self, exchange: Exchange, host: str) -> None:
@@ -69,6 +83,11 @@ class PlainMechanism:
     def principal(self) -> str:
         """The user name."""
         return self.username
+
+    @property
+    def acl_principal(self) -> str:
+        """The user."""
+        return f"User:{self.username}"
 
     async def run(self, exchange: Exchange, host: str) -> None:
         """Send the name and the password."""
@@ -94,6 +113,11 @@ class ScramMechanism:
         """The user name; the owner of a delegation token is unknown."""
         return "" if self.is_token else self.username
 
+    @property
+    def acl_principal(self) -> str:
+        """The user; the owner of a delegation token is unknown."""
+        return "" if self.is_token else f"User:{self.username}"
+
     async def run(self, exchange: Exchange, host: str) -> None:
         """Prove that this client has the password, and let the broker prove that it has the credential."""
         extensions = (("tokenauth", "true"),) if self.is_token else ()
@@ -113,6 +137,12 @@ class OAuthBearerMechanism:
         self._extensions = dict(extensions)
         self._token: BearerToken | None = None
         self._refresh_at_ms = 0.0
+
+    @property
+    def acl_principal(self) -> str:
+        """The subject of the token; the broker may take the principal from another claim."""
+        subject = token_subject(self._token.value) if self._token is not None else ""
+        return f"the principal of the token with sub = {subject}" if subject else ""
 
     async def run(self, exchange: Exchange, host: str) -> None:
         """Send a token."""
@@ -158,7 +188,7 @@ class TlsSaslSecurity:
 
     context: ReloadedContext | None
     mechanism: ClientSaslMechanism | None
-    has_certificate: bool = False
+    certificate: ClientTls | None = None
 
     def tls(self) -> SSLContext | None:
         """Return the TLS context for a new connection."""
@@ -170,11 +200,19 @@ class TlsSaslSecurity:
         return self.mechanism is not None
 
     @property
+    def has_certificate(self) -> bool:
+        """Whether this client has a TLS certificate."""
+        return self.certificate is not None
+
+    @property
     def principal(self) -> str:
         """The principal, such as `User:alice`; empty if only the broker knows it."""
         if self.mechanism is not None:
-            return f"User:{self.mechanism.principal}" if self.mechanism.principal else ""
-        return "" if self.has_certificate else "User:ANONYMOUS"
+            return self.mechanism.acl_principal
+        if self.certificate is None:
+            return "User:ANONYMOUS"
+        subject = self.certificate.subject()
+        return f"the principal of the certificate {subject}" if subject else ""
 
     async def authenticate(self, connection: "BrokerConnection", timeout_s: float) -> int:
         """Authenticate; return the time of the session in milliseconds, 0 without a limit."""
@@ -240,7 +278,7 @@ def _handshake_error(
 
 def _rejected(connection: "BrokerConnection", mechanism: ClientSaslMechanism, reason: str) -> str:
     user = f" as {mechanism.principal}" if mechanism.principal else ""
-    hint = _TOKEN_HINT if mechanism.name == "OAUTHBEARER" else "Check the user name and the password."
+    hint = _HINTS.get(mechanism.name, "Check the user name and the password.")
     return f"{connection} rejected the {mechanism.name} authentication{user}: {reason.rstrip('.')}. {hint}"
 
 

@@ -17,6 +17,7 @@ from slackwater.settings import Value
 
 _FILES: Final = frozenset(
     {
+        "sasl.kerberos.keytab",
         "ssl.ca.location",
         "ssl.certificate.location",
         "ssl.key.location",
