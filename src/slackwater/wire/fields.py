@@ -38,6 +38,10 @@ class FieldReader:
         self.at = end
         return piece
 
+    def int8(self) -> int:
+        """A signed 8-bit integer."""
+        return int.from_bytes(self.take(1), "big", signed=True)
+
     def int16(self) -> int:
         """A signed 16-bit integer."""
         return int.from_bytes(self.take(2), "big", signed=True)
@@ -87,9 +91,16 @@ class FieldReader:
 
     def array(self, field: str) -> int:
         """The number of elements that follow; each takes at least one byte."""
-        length = self._length(self.varint() - 1 if self.flexible else self.int32(), field)
+        length = self.nullable_array(field)
         if length is None:
             raise self.error(f"{field} must not be null")
+        return length
+
+    def nullable_array(self, field: str) -> int | None:
+        """The number of elements that follow, or None."""
+        length = self._length(self.varint() - 1 if self.flexible else self.int32(), field)
+        if length is None:
+            return None
         if length > len(self.data) - self.at:
             raise self.error(f"{field} announces {length} elements; {len(self.data) - self.at} bytes are left")
         return length
@@ -126,6 +137,10 @@ class FieldWriter:
     def done(self) -> bytes:
         """Return the encoded message."""
         return b"".join(self.parts)
+
+    def int8(self, value: int) -> None:
+        """A signed 8-bit integer."""
+        self.parts.append(struct.pack(">b", value))
 
     def int16(self, value: int) -> None:
         """A signed 16-bit integer."""
@@ -170,12 +185,13 @@ class FieldWriter:
         self.array(len(data))
         self.parts.append(data)
 
-    def array(self, length: int) -> None:
-        """The number of elements that follow."""
+    def array(self, length: int | None) -> None:
+        """The number of elements that follow; None for a null array."""
+        size = -1 if length is None else length
         if self.flexible:
-            self.varint(length + 1)
+            self.varint(size + 1)
         else:
-            self.int32(length)
+            self.int32(size)
 
     def tagged_fields(self, fields: dict[int, bytes]) -> None:
         """The tagged fields at the end of a structure of a flexible version, in the order of their tags."""
