@@ -24,6 +24,8 @@ from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, Mem
 from slackwater.group.transactions.states import TRANSITIONS as COORDINATOR_TRANSACTIONS
 from slackwater.group.transactions.states import TransactionAction
 from slackwater.group.transactions.states import TransactionState as CoordinatorTransactionState
+from slackwater.spark.sink.options import OPTIONS as SINK_OPTIONS
+from slackwater.spark.sink.options import REJECTED as SINK_REJECTED
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
 from slackwater.spark.source.options import PREFIX, REJECTED
 
@@ -303,6 +305,25 @@ def spark_page() -> str:
     return "\n".join(lines)
 
 
+def spark_sink_page() -> str:
+    """docs/spark-sink-options.md."""
+    lines = [
+        GENERATED,
+        "# Options of the Spark sink",
+        "",
+        "Option names are case-insensitive; see [spark-sink.md](spark-sink.md). Producer settings have the prefix",
+        "`kafka.`; `kafka.bootstrap.servers` is required.",
+        "",
+        *table(["option", "default", "values", "meaning"], ([*_setting(one), one.doc] for one in SINK_OPTIONS)),
+        "",
+        "## Producer settings that are rejected",
+        "",
+        *table(["setting", "reason"], ([f"`{PREFIX}{name}`", why] for name, why in SINK_REJECTED.items())),
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def _synonym(name: str) -> str:
     return f"`{SYNONYMS[name]}`" if name in SYNONYMS else ""
 
@@ -390,6 +411,7 @@ PAGES = {
     "settings.md": settings_page,
     "client-settings.md": client_settings_page,
     "spark-options.md": spark_page,
+    "spark-sink-options.md": spark_sink_page,
     "timeouts.svg": timeouts_figure,
 }
 

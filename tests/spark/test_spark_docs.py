@@ -12,12 +12,15 @@ from pyspark.sql import SparkSession
 import slackwater.spark
 from slackwater import Admin
 from slackwater.client.admin import ResetTo
+from slackwater.spark.sink.columns import COLUMNS as SINK_COLUMNS
 from slackwater.spark.source.columns import COLUMNS, HEADERS
 from slackwater.testing.kafka import Kafka
 from tests.client.helpers import fill, numbers
+from tests.spark.sink.topics import Topics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "spark.md"
+SINK_PAGE = ROOT / "docs" / "spark-sink.md"
 _EXAMPLE = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^\| (\w+) \| ([^|]+) \|", re.MULTILINE)
 
@@ -56,6 +59,24 @@ def test_documented_sink_stores_every_record_once(spark: SparkSession, kafka: Ka
     with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
         admin.reset_offsets(group, ResetTo.earliest())
     assert run("billing-1") == ([("billing-0", 0), ("billing-1", 0)], [0, 1, 2, 3, 4])
+
+
+def test_sink_examples_run(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    names: dict[str, object] = {"spark": spark, "checkpoint": str(tmp_path)}
+    examples = _EXAMPLE.findall(SINK_PAGE.read_text("utf-8"))
+    with Admin({"bootstrap.servers": kafka.bootstrap_servers}) as admin:
+        for topic in ("totals", "large-totals"):
+            admin.create_topic(topic, 2)
+    for example in examples:
+        exec(compile(example.replace("localhost:9092", kafka.bootstrap_servers), SINK_PAGE.name, "exec"), names)
+    written = Topics(kafka.bootstrap_servers).read("large-totals")
+    assert sorted(int(row[3] or b"") for row in written) == list(range(901, 1_000))
+
+
+def test_documented_sink_columns() -> None:
+    text = SINK_PAGE.read_text(encoding="utf-8").partition("## Columns")[2].partition("## Partitions")[0]
+    documented = [tuple(map(str.strip, row)) for row in re.findall(r"^\| (\w+) \| ([^|]+) \|([^|]*)\|", text, re.M)]
+    assert documented[1:] == [*SINK_COLUMNS]
 
 
 def test_documented_columns() -> None:

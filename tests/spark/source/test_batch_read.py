@@ -229,26 +229,6 @@ def test_error_is_in_first_line(spark: SparkSession, topics: Topics, more: dict[
     assert "Traceback" not in first_line(str(raised.value))
 
 
-@pytest.mark.parametrize("mode", ["append", "overwrite"])  # Spark itself rejects the others
-def test_write_is_rejected_in_one_sentence(spark: SparkSession, topics: Topics, mode: str) -> None:
-    options: dict[str, Any] = topics.options({"subscribe": "orders"})
-    with pytest.raises(PySparkException) as raised:
-        batch(spark, OURS, options).write.format(OURS).options(**options).mode(mode).save()
-    assert 'df.write.format("slackwater") is not supported: this source only reads;' in first_line(str(raised.value))
-    assert "Traceback" not in str(raised.value)
-
-
-def test_stream_write_is_rejected_in_one_sentence(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
-    options: dict[str, Any] = topics.options({"subscribe": "orders"})
-    rows = spark.readStream.format("rate").load()
-    query = rows.writeStream.format(OURS).options(**options).option("checkpointLocation", str(tmp_path)).start()
-    with pytest.raises(PySparkException) as raised:
-        query.awaitTermination(DEADLINE_S)
-    message = first_line(str(raised.value))
-    assert 'df.writeStream.format("slackwater") is not supported: this source only reads;' in message
-    assert "Traceback" not in message
-
-
 def first_line(text: str) -> str:
     """The line with the error; the failure of a task starts with Spark's lines about the stage."""
     return next(line for line in text.splitlines() if "slackwater." in line or "Traceback" in line)

@@ -202,12 +202,16 @@ class Accumulator:
             outcome.add_callback(number, record[3], on_delivery)
         return Delivery(outcome, number, record[3]), is_new or batch.size >= self.batch_bytes
 
-    def _add_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
-        batch = ProducerBatch(queue.partition, now)
+    def append_batch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Add a closed batch."""
         queue.batches.append(batch)
         self.waiting[queue.partition] = queue
         self.used_bytes += batch.size
         self._batches += 1
+
+    def _add_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+        batch = ProducerBatch(queue.partition, now)
+        self.append_batch(queue, batch)
         return batch
 
     def ready_at(self, queue: PartitionQueue, now: float) -> float | None:

@@ -1,13 +1,20 @@
 """The data source `slackwater` as Spark sees it.
 
 Invariants:
-- Options are checked when Spark requests the schema, so an error points to the user's `load()`.
-- This module opens no connections; the readers do, on first use.
+- Options are checked when Spark requests the schema, so an error points to the user's `load()`. Those of a sink are
+  checked when Spark creates the writer.
+- This module opens no connections; the readers and writers do, on first use.
 """
 
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from slackwater.group.errors import UsageError
@@ -16,6 +23,10 @@ from slackwater.spark.source.columns import ddl
 from slackwater.spark.source.options import SourceOptions, check_options, includes_headers
 from slackwater.spark.source.settings import use_driver_files
 from slackwater.spark.user_errors import as_user_error
+
+if TYPE_CHECKING:
+    from slackwater.spark.sink.columns import SinkColumns
+    from slackwater.spark.sink.options import SinkOptions
 
 
 class SlackwaterDataSource(DataSource):
@@ -66,17 +77,27 @@ class SlackwaterDataSource(DataSource):
                 SourceOptions.parse(self.options, streaming=True, application=self.application), self.control
             )
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Reject `df.write`."""
-        self._reject_write("df.write")
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Create the writer for `df.write`."""
+        from slackwater.spark.sink.writers import BatchWriter
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Reject `df.writeStream`."""
-        self._reject_write("df.writeStream")
-
-    def _reject_write(self, method: str) -> NoReturn:
+        use_driver_files(self.files)
         with as_user_error():
-            raise UsageError(
-                f'{method}.format("slackwater") is not supported: this source only reads; write with format("kafka"), '
-                "or with slackwater.Producer in foreachPartition."
-            )
+            if overwrite:
+                raise UsageError('A topic cannot be overwritten; use mode("append").')
+            return BatchWriter(*self._sink(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Create the writer for `df.writeStream`."""
+        from slackwater.spark.sink.writers import StreamWriter
+
+        use_driver_files(self.files)
+        with as_user_error():
+            return StreamWriter(*self._sink(schema))
+
+    def _sink(self, schema: StructType) -> "tuple[SinkOptions, SinkColumns]":
+        from slackwater.spark.sink.columns import SinkColumns
+        from slackwater.spark.sink.options import SinkOptions
+
+        options = SinkOptions.parse(self.options, application=self.application)
+        return options, SinkColumns.of(schema, has_topic_option=options.topic is not None)

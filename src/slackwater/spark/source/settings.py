@@ -13,7 +13,7 @@ from typing import Final
 from pyspark import SparkFiles
 
 from slackwater.client.config import CONSUMER_SETTINGS, parse_settings
-from slackwater.settings import Value
+from slackwater.settings import Setting, Value
 
 _FILES: Final = frozenset(
     {
@@ -29,13 +29,17 @@ _driver_directory = ""
 _FILE_VARIABLE: Final = re.compile(r"(?<=\$\{file:)[^:}]+")
 
 
-def parse_kafka(kafka: Mapping[str, str]) -> dict[str, Value]:
+def parse_kafka(kafka: Mapping[str, str], known: Mapping[str, Setting] = CONSUMER_SETTINGS) -> dict[str, Value]:
     """Parse the client settings of the options."""
-    settings = {
+    return parse_settings(with_shipped_files(kafka), known, ignored=lambda _name: None)
+
+
+def with_shipped_files(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Replace the names of files that Spark shipped by their paths in this process."""
+    return {
         name: _shipped(text) if name in _FILES else _FILE_VARIABLE.sub(lambda path: _shipped(path[0]), text)
         for name, text in kafka.items()
     }
-    return parse_settings(settings, CONSUMER_SETTINGS, ignored=lambda _name: None)
 
 
 def shipped_files() -> str:

@@ -1,0 +1,132 @@
+"""The options of the sink, with the names and meanings of Spark's Kafka sink.
+
+Invariants:
+- Option names are case-insensitive, as in Spark. An unknown name is an error that suggests the nearest known one.
+- `kafka.` options are producer settings without the prefix. Those that the sink controls itself are rejected.
+- Parsing makes no request: whether topics exist is checked by the tasks.
+- The settings of the Kafka client may contain secrets: they are in no message and no `repr`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Final, Self
+
+from slackwater.client.config import PRODUCER_SETTINGS, int_value
+from slackwater.client.network.cluster import parse_bootstrap
+from slackwater.group.errors import UsageError
+from slackwater.settings import Setting, SettingType, choice_setting, flag_setting
+from slackwater.spark.source.options import CLIENT_ID, PREFIX, SERVERS
+from slackwater.spark.source.settings import parse_kafka
+
+BATCH_SIZE: Final = "batch.size"
+DEFAULT_BATCH_BYTES: Final = 512 << 10
+"""The bytes of a batch before compression. Larger batches than the producer's default cost less per record."""
+# Settings that the sink controls itself, with the alternative.
+REJECTED: Final = {
+    "key.serializer": "keys are string or binary; encode them with DataFrame operations.",
+    "value.serializer": "values are string or binary; encode them with DataFrame operations.",
+    "interceptor.classes": "interceptors are not supported.",
+    "partitioner.class": "add a partition column to choose partitions.",
+    "transactional.id": "set delivery=exactly_once and transactionalIdPrefix.",
+}
+# What Spark passes to the sink of a stream beside the options of the sink.
+_OF_SPARK: Final = frozenset({"checkpointlocation", "path", "queryname"})
+
+
+class Delivery(StrEnum):
+    """What the sink guarantees."""
+
+    AT_LEAST_ONCE = "at_least_once"
+
+
+OPTIONS: Final = (
+    Setting(
+        name="topic",
+        kind=SettingType.STRING,
+        default="",
+        doc="Topic of all records. It takes precedence over the topic column.",
+    ),
+    choice_setting(
+        "delivery", Delivery.AT_LEAST_ONCE.value, tuple(kind.value for kind in Delivery), "What the sink guarantees."
+    ),
+    flag_setting(
+        "includeHeaders", False, "Accepted without effect: headers are written if the DataFrame has the column."
+    ),
+)
+_KNOWN: Final = {setting.name.lower(): setting for setting in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """The parsed options."""
+
+    kafka: dict[str, str] = field(repr=False)
+    """Settings of the Kafka client, which may contain secrets."""
+    topic: str | None = None
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    batch_bytes: int
+    sticky_bytes: int
+    """How many bytes without a key go to one partition before the next one."""
+    max_record_bytes: int
+    codec: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, application: str = "") -> Self:
+        """Parse the options of a write. Raises UsageError for invalid ones."""
+        kafka, texts = _separate(options)
+        values = {setting.name: setting.parse(texts[name]) for name, setting in _KNOWN.items() if name in texts}
+        _check_kafka(kafka)
+        if application:
+            kafka.setdefault(CLIENT_ID, application)
+        settings = parse_kafka(kafka, PRODUCER_SETTINGS)
+        max_request_bytes = int_value(settings, "max.request.size")
+        sticky_bytes = int_value(settings, BATCH_SIZE)
+        batch_bytes = sticky_bytes if BATCH_SIZE in kafka else DEFAULT_BATCH_BYTES
+        return cls(
+            kafka=kafka,
+            topic=str(values.get("topic", "")).strip() or None,
+            delivery=Delivery(str(values.get("delivery", Delivery.AT_LEAST_ONCE.value))),
+            batch_bytes=max(min(batch_bytes, max_request_bytes), 1),
+            sticky_bytes=max(sticky_bytes, 1),
+            max_record_bytes=max_request_bytes,
+            codec=str(settings["compression.type"]),
+        )
+
+
+def _separate(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the client settings, and the options of the sink by lower-case name."""
+    kafka: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    for name, text in options.items():
+        lowered = name.lower()
+        if lowered.startswith(PREFIX):
+            kafka[lowered.removeprefix(PREFIX)] = text
+        elif lowered in _KNOWN:
+            texts[lowered] = text
+        elif lowered not in _OF_SPARK:
+            raise UsageError(f"{name} is not an option of this sink{_suggestion(lowered)}")
+    return kafka, texts
+
+
+def _suggestion(lowered: str) -> str:
+    candidates = {known: setting.name for known, setting in _KNOWN.items()}
+    candidates |= {PREFIX + name: PREFIX + name for name in PRODUCER_SETTINGS}
+    candidates |= {name: PREFIX + name for name in PRODUCER_SETTINGS}
+    matches = get_close_matches(lowered, candidates, n=1)
+    return f"; did you mean {candidates[matches[0]]}?" if matches else "; see docs/spark-sink-options.md."
+
+
+def _check_kafka(kafka: Mapping[str, str]) -> None:
+    for name, instead in REJECTED.items():
+        if name in kafka:
+            raise UsageError(f"{PREFIX}{name} cannot be set for this sink: {instead}")
+    if not kafka.get(SERVERS, "").strip():
+        raise UsageError(f"{PREFIX}{SERVERS} is missing; use host:port,host:port.")
+    try:
+        servers = parse_kafka(kafka, PRODUCER_SETTINGS)[SERVERS]
+        assert isinstance(servers, tuple)
+        parse_bootstrap(servers)
+    except UsageError as error:
+        raise UsageError(PREFIX + str(error).replace("did you mean ", f"did you mean {PREFIX}")) from None

@@ -1,0 +1,54 @@
+"""The options of the sink."""
+
+import pytest
+
+from slackwater.group.errors import UsageError
+from slackwater.spark.sink.options import Delivery, SinkOptions
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def test_defaults() -> None:
+    options = SinkOptions.parse(SERVERS)
+    assert options.topic is None
+    assert options.delivery is Delivery.AT_LEAST_ONCE
+    assert (options.batch_bytes, options.sticky_bytes, options.codec) == (524_288, 16_384, "none")
+
+
+def test_names_are_case_insensitive_and_spark_adds_its_own() -> None:
+    given = {"TOPIC": "orders", "Kafka.Batch.Size": "1000", "kafka.compression.type": "lz4", "includeheaders": "true"}
+    options = SinkOptions.parse(SERVERS | given | {"checkpointLocation": "/tmp/x", "queryName": "q", "path": "x"})
+    assert (options.topic, options.batch_bytes, options.sticky_bytes, options.codec) == ("orders", 1_000, 1_000, "lz4")
+
+
+def test_client_id_names_the_application() -> None:
+    assert SinkOptions.parse(SERVERS, application="billing").kafka["client.id"] == "billing"
+    named = SinkOptions.parse(SERVERS | {"kafka.client.id": "mine"}, application="billing")
+    assert named.kafka["client.id"] == "mine"
+
+
+def test_secrets_are_not_shown() -> None:
+    secret = {"kafka.sasl.password": "hunter2", "kafka.sasl.username": "ann"}
+    assert "hunter2" not in repr(SinkOptions.parse(SERVERS | secret))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"tpoic": "t"}, "tpoic is not an option of this sink; did you mean topic?"),
+        ({"batch.size": "1"}, "did you mean kafka.batch.size?"),
+        ({"zzz": "1"}, "see docs/spark-sink-options.md."),
+        ({"delivery": "once"}, "delivery"),
+        ({"kafka.acks": "2"}, "kafka.acks"),
+        ({"kafka.compresion.type": "lz4"}, "did you mean kafka.compression.type?"),
+        ({"kafka.transactional.id": "x"}, "kafka.transactional.id cannot be set for this sink"),
+        ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set for this sink: keys are string or binary"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing; use host:port,host:port."),
+        ({"kafka.bootstrap.servers": "nowhere"}, "kafka.bootstrap.servers has 'nowhere', which is not an address"),
+    ],
+)
+def test_wrong_options_are_one_sentence(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        SinkOptions.parse(SERVERS | given)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
