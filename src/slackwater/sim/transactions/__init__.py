@@ -1,0 +1,1 @@
+"""Simulated transactions: the transaction coordinator with producers, partitions, a network and crashes."""
