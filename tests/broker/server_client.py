@@ -16,7 +16,7 @@ from slackwater.wire.codec import response_type
 from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 R = TypeVar("R", bound=Response)
 
 

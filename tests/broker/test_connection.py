@@ -16,7 +16,7 @@ from slackwater.wire.messages.list_groups import ListGroupsRequest, ListGroupsRe
 from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class FakeHandler:

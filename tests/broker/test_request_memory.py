@@ -21,7 +21,7 @@ UNFINISHED = struct.pack(">ihh", SIZE, 0, 9)
 
 async def _until(condition: object) -> None:
     assert callable(condition)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -83,7 +83,7 @@ def test_failed_call_leaves_no_reference_cycle(is_handled: bool) -> None:
 
     async def run() -> None:
         _slices(FakeClock()).run(work(), lambda _: None)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not failures or failures[0]() is not None:
                 await asyncio.sleep(0.001)
 
@@ -102,7 +102,7 @@ def test_other_callbacks_run_between_slices() -> None:
         slices = _slices(clock)
         assert not slices.run(clock.busy(5 * SLICE_S, log, "long"), _fail)
         assert not slices.run(clock.busy(0, log, "short"), _fail)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "long" not in log:
                 turns += 1
                 await asyncio.sleep(0)
@@ -126,7 +126,7 @@ def test_results_and_errors_of_the_thread_return_to_the_work() -> None:
     async def run() -> None:
         log: list[object] = []
         assert not _slices(FakeClock()).run(work(log), _fail)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(log) < 2:
                 await asyncio.sleep(0.001)
         assert log == [7, "no"]
@@ -151,7 +151,7 @@ def test_one_result_of_the_thread_at_a_time() -> None:
         slices = _slices(FakeClock())
         for name in ("a", "b", "c"):
             assert not slices.run(work(log, name), _fail)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(log) < 12:
                 await asyncio.sleep(0.001)
         assert log == 2 * [f"{name} {what}" for name in "abc" for what in ("starts", "ends")]

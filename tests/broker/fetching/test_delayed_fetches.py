@@ -13,7 +13,7 @@ from slackwater.broker.storage.topics import Partition, Topic
 from ..storage.log.batches import opened
 
 LONG_MS = 60_000
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class ManualLoop:
