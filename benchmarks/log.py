@@ -16,9 +16,9 @@ from pathlib import Path
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
-from slackwater.broker.storage.log.records import to_varint
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES, RecordBatch
+from slackwater.wire.records.varints import encode_varint
 
 NOW_MS = 1_700_000_000_000
 RECORD_BYTES = 100
@@ -29,10 +29,10 @@ def batch(size: int) -> bytearray:
     count = (size - HEADER_BYTES) // RECORD_BYTES
     body = bytearray()
     for number in range(count):
-        head = b"\0" + to_varint(0) + to_varint(number) + to_varint(-1)
+        head = b"\0" + encode_varint(0) + encode_varint(number) + encode_varint(-1)
         value = b"x" * (RECORD_BYTES - len(head) - 5)
-        record = head + to_varint(len(value)) + value + to_varint(0)
-        body += to_varint(len(record)) + record
+        record = head + encode_varint(len(value)) + value + encode_varint(0)
+        body += encode_varint(len(record)) + record
     data = bytearray(HEADER_BYTES) + body
     HEADER.pack_into(data, 0, 0, len(data) - 12, -1, 2, 0, 0, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count)
     data[17:21] = RecordBatch(data).computed_crc().to_bytes(4, "big")

@@ -112,7 +112,7 @@ class ConsumerEngine:
         self.fetcher = Fetcher(fetcher, self.cluster, self.network, self.lock, self.positions)
         self.membership = self._create_membership(member) if member is not None else None
         if self.membership is not None:
-            self.fetcher.refresh = self.membership.refresh
+            self.fetcher.refresh_metadata = self.membership.refresh
         self._collector = RecordCollector(
             self.positions,
             self.lock,
@@ -138,7 +138,7 @@ class ConsumerEngine:
     async def _refresh(self) -> None:
         with self.lock:
             topics = {state.partition.topic for state in self.positions}
-        await self.fetcher.refresh(topics)
+        await self.fetcher.refresh_metadata(topics)
 
     def close(self) -> None:
         """Publish the last events, close all connections, and run the last callbacks."""

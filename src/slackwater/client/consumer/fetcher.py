@@ -80,7 +80,7 @@ class Fetcher:
     ) -> None:
         self.metrics = FetchMetrics()
         self.reset_timestamp = config.reset_timestamp
-        self.refresh: Callable[[Iterable[str]], Awaitable[object]] = self._refresh_topics
+        self.refresh_metadata: Callable[[Iterable[str]], Awaitable[object]] = self._refresh_topics
         self._errors: deque[SlackwaterError] = deque()
         self._options = config.options
         self._create_topics = config.create_topics
@@ -145,7 +145,7 @@ class Fetcher:
 
     async def _refresh_leaders(self, topics: set[str]) -> None:
         try:
-            await self.refresh(topics)
+            await self.refresh_metadata(topics)
         except AuthenticationError as error:
             with self._lock:
                 if not self._errors:

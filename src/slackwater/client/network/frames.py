@@ -7,6 +7,8 @@ Invariants:
   as its size is known, and the socket writes into it directly.
 - The buffer of a large response is reused when nothing refers to it: new memory costs as much as receiving the bytes.
   A buffer above 17 MiB grows with the received bytes, because a peer may announce more than it sends.
+
+The broker splits its requests, which are small, with the simpler `wire.frames`.
 """
 
 import struct

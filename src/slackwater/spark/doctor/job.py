@@ -28,7 +28,7 @@ from slackwater.doctor.input_paths import damaged_file_error, no_events_error, u
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 from slackwater.group.errors import UsageError
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC
-from slackwater.spark.doctor.diagnosis import diagnose_groups, read_cluster_histories
+from slackwater.spark.doctor.group_diagnosis import diagnose_groups, read_cluster_histories
 from slackwater.spark.doctor.history.event_history import (
     EventHistory,
     HistorySource,

@@ -36,6 +36,7 @@ from slackwater.wire.records.batch import (
 )
 from slackwater.wire.records.compression import DEFAULT_LIMIT, Buffer, Codec, compress, decompress, decompress_into
 from slackwater.wire.records.crc import crc32c
+from slackwater.wire.records.varints import VARLONG_SHIFTS, LongVarintError, decode_varint, encode_varint
 
 NEXT_OFFSET: Final = -1
 # Length, attributes, two deltas, two null lengths, header count.
@@ -43,9 +44,6 @@ MIN_RECORD_BYTES: Final = 7
 
 _MAX_SIZE: Final = 2**31 - 1
 _MAX_OFFSET_DELTA: Final = 2**31 - 1
-_VARINT_SHIFTS: Final = 5 * 7
-_VARLONG_SHIFTS: Final = 10 * 7
-_ONE_BYTE: Final = tuple(bytes((number,)) for number in range(0x80))
 _NULL: Final = b"\x01"
 _CONTROL_KEY: Final = struct.Struct(">hh")
 
@@ -84,13 +82,18 @@ def control_type(batch: RecordBatch) -> int | None:
 
 def pack_headers(headers: Sequence[Header]) -> bytes:
     """Encode the headers of a record."""
-    packed = [_varint(len(headers))]
+    packed = [encode_varint(len(headers))]
     for name, content in headers:
         try:
             raw = name.encode()
         except UnicodeEncodeError as error:
             raise WireError(f"Cannot encode record: a header key is not valid UTF-8: {error}.") from error
-        packed += (_varint(len(raw)), raw, _NULL if content is None else _varint(len(content)), content or b"")
+        packed += (
+            encode_varint(len(raw)),
+            raw,
+            _NULL if content is None else encode_varint(len(content)),
+            content or b"",
+        )
     return b"".join(packed)
 
 
@@ -135,16 +138,16 @@ class BatchBuilder:
             base_timestamp = self.base_timestamp = timestamp
         body = [
             b"\x00",
-            _varint(timestamp - base_timestamp),
-            _varint(offset - self.base_offset),
-            _NULL if key is None else _varint(len(key)),
+            encode_varint(timestamp - base_timestamp),
+            encode_varint(offset - self.base_offset),
+            _NULL if key is None else encode_varint(len(key)),
             key or b"",
-            _NULL if value is None else _varint(len(value)),
+            _NULL if value is None else encode_varint(len(value)),
             value or b"",
             pack_headers(headers) if headers else NO_HEADERS,
         ]
         data = b"".join(body)
-        length = _varint(len(data))
+        length = encode_varint(len(data))
         self.size += len(length) + len(data)
         if self.size > _MAX_SIZE:
             raise WireError(f"Cannot encode record: the batch would have {self.size} bytes; at most {_MAX_SIZE} fit.")
@@ -171,7 +174,7 @@ class BatchBuilder:
                     raise WireError(f"Cannot encode record: timestamp {timestamp} is negative; use -1 for none.")
                 if base is None:
                     base = timestamp
-                prefix = b"\x00" + _varint(timestamp - base)
+                prefix = b"\x00" + encode_varint(timestamp - base)
                 max_timestamp, previous = max(max_timestamp, timestamp), timestamp
             delta += 1
             key_size = -1 if key is None else len(key)
@@ -179,16 +182,16 @@ class BatchBuilder:
             data = b"".join(
                 (
                     prefix,
-                    _VARINTS[delta] if delta < _CACHED_VARINTS else _varint(delta),
-                    _VARINTS[key_size] if key_size < _CACHED_VARINTS else _varint(key_size),
+                    _VARINTS[delta] if delta < _CACHED_VARINTS else encode_varint(delta),
+                    _VARINTS[key_size] if key_size < _CACHED_VARINTS else encode_varint(key_size),
                     key or b"",
-                    _VARINTS[value_size] if value_size < _CACHED_VARINTS else _varint(value_size),
+                    _VARINTS[value_size] if value_size < _CACHED_VARINTS else encode_varint(value_size),
                     value or b"",
                     headers,
                 )
             )
             size = len(data)
-            parts += (_VARINTS[size] if size < _CACHED_VARINTS else _varint(size), data)
+            parts += (_VARINTS[size] if size < _CACHED_VARINTS else encode_varint(size), data)
             count += 1
         self.size += sum(map(len, parts[first:]))
         if self.size > _MAX_SIZE or delta > _MAX_OFFSET_DELTA:
@@ -312,15 +315,15 @@ def decode_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Iterator[R
     at = 0
     for number in range(batch.record_count):
         try:
-            length, start = _read_varint(data, at)
+            length, start = decode_varint(data, at)
             end = start + length
             if length < 0 or end > len(data):
                 raise batch.error(f"record {number} has length {length}, but {len(data) - start} bytes are left")
-            delta, at = _read_varint(data, start + 1, _VARLONG_SHIFTS)
-            offset_delta, at = _read_varint(data, at)
+            delta, at = decode_varint(data, start + 1, VARLONG_SHIFTS)
+            offset_delta, at = decode_varint(data, at)
             key, at = _read_nullable(data, at)
             value, at = _read_nullable(data, at)
-            count, at = _read_varint(data, at)
+            count, at = decode_varint(data, at)
             if not 0 <= count <= end - at:
                 raise batch.error(f"record {number} has {count} headers, but {end - at} bytes are left")
             headers = []
@@ -332,7 +335,7 @@ def decode_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Iterator[R
                 headers.append((name.decode(errors="replace"), content))
         except IndexError:
             raise batch.error(f"record {number} is truncated") from None
-        except _LongVarint:
+        except LongVarintError:
             raise batch.error(f"record {number} has a varint that is too long") from None
         if at != end:
             raise batch.error(f"record {number} has length {length}, but its fields have {at - start} bytes")
@@ -342,49 +345,14 @@ def decode_records(batch: RecordBatch, limit: int = DEFAULT_LIMIT) -> Iterator[R
         raise batch.error(f"{len(data) - at} bytes follow its {batch.record_count} records")
 
 
-class _LongVarint(Exception):
-    """A varint has more bytes than its type allows."""
-
-
-def _varint(number: int) -> bytes:
-    """Encode a signed integer: zigzag, seven bits per byte, lowest first."""
-    rest = (number << 1) ^ (number >> 63)
-    if rest < 0x80:
-        return _ONE_BYTE[rest]
-    if rest < 0x4000:
-        return bytes((rest & 0x7F | 0x80, rest >> 7))
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
 _CACHED_VARINTS: Final = 1024
 # Lengths and offset deltas of most records; the last entry, at index -1, is null.
-_VARINTS: Final = (*map(_varint, range(_CACHED_VARINTS)), _NULL)
-
-
-def _read_varint(data: bytes, at: int, shifts: int = _VARINT_SHIFTS) -> tuple[int, int]:
-    """Return a number and the position after it. Excess bits are dropped, as in Java."""
-    byte = data[at]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at + 1
-    value = byte & 0x7F
-    for shift in range(7, shifts, 7):
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value &= 0xFFFF_FFFF if shifts == _VARINT_SHIFTS else 0xFFFF_FFFF_FFFF_FFFF
-            return (value >> 1) ^ -(value & 1), at + 1
-    raise _LongVarint
+_VARINTS: Final = (*map(encode_varint, range(_CACHED_VARINTS)), _NULL)
 
 
 def _read_nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
     """Return length-prefixed bytes and the position after them. Any negative length is null, as in Java."""
-    length, at = _read_varint(data, at)
+    length, at = decode_varint(data, at)
     if length < 0:
         return None, at
     end = at + length

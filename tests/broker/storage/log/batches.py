@@ -12,10 +12,11 @@ from crc32c import crc32c
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
-from slackwater.broker.storage.log.records import decompress_records, iter_record_views, timestamp_of, to_varint
+from slackwater.broker.storage.log.records import decompress_records, iter_record_views, timestamp_of
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES, check_batch, complete_batches
 from slackwater.wire.records.compression import Codec, compress
+from slackwater.wire.records.varints import encode_varint
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
@@ -91,11 +92,11 @@ def sized(size: int, value: bytes = b"x", timestamp: int = NOW_MS) -> bytearray:
 
 
 def _record(number: int, sent: Sent, base_timestamp: int) -> bytes:
-    body = b"\0" + to_varint(sent.timestamp - base_timestamp) + to_varint(number)
+    body = b"\0" + encode_varint(sent.timestamp - base_timestamp) + encode_varint(number)
     for part in (sent.key, sent.value):
-        body += to_varint(-1) if part is None else to_varint(len(part)) + part
-    body += to_varint(0)
-    return to_varint(len(body)) + body
+        body += encode_varint(-1) if part is None else encode_varint(len(part)) + part
+    body += encode_varint(0)
+    return encode_varint(len(body)) + body
 
 
 def read_records(data: bytes | memoryview) -> list[Read]:

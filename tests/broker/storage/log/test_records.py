@@ -8,13 +8,13 @@ from slackwater.broker.storage.log.records import (
     decompress_records,
     find_first_record,
     iter_record_views,
-    to_varint,
     with_records,
     without_records,
 )
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, RecordBatch, TimestampType, check_batch
 from slackwater.wire.records.compression import Codec
+from slackwater.wire.records.varints import encode_varint
 
 from .batches import NOW_MS, Sent, batch, read_records
 
@@ -60,7 +60,7 @@ def test_damaged_records_raise() -> None:
 
 
 def test_varints_are_zigzag() -> None:
-    assert [to_varint(number) for number in (0, -1, 1, 63, 64, -65)] == [
+    assert [encode_varint(number) for number in (0, -1, 1, 63, 64, -65)] == [
         b"\0",
         b"\1",
         b"\2",

@@ -31,6 +31,7 @@ from slackwater.wire.records.batch import (
 )
 from slackwater.wire.records.compression import Buffer, Codec, LimitExceeded, compress, decompress
 from slackwater.wire.records.crc import crc32c
+from slackwater.wire.records.varints import VARLONG_SHIFTS, decode_varint, encode_varint
 
 _CRC_AT: Final = 17
 _CRC_ENDS_AT: Final = 21
@@ -82,15 +83,15 @@ def iter_record_views(batch: RecordBatch, payload: bytes) -> Iterator[RecordView
     at = 0
     for number in range(batch.record_count):
         try:
-            length, body = _varint(payload, at)
+            length, body = decode_varint(payload, at)
             end = body + length
             if length < 0 or end > len(payload):
                 raise batch.error(f"record {number} of {batch.record_count} is incomplete")
-            timestamp_delta, timestamp_ends_at = _varint(payload, body + 1)
-            offset_delta, place = _varint(payload, timestamp_ends_at)
-            key_length, place = _varint(payload, place)
+            timestamp_delta, timestamp_ends_at = decode_varint(payload, body + 1, VARLONG_SHIFTS)
+            offset_delta, place = decode_varint(payload, timestamp_ends_at)
+            key_length, place = decode_varint(payload, place)
             key = payload[place : place + key_length] if key_length >= 0 else None
-            value_length, place = _varint(payload, place + max(key_length, 0))
+            value_length, place = decode_varint(payload, place + max(key_length, 0))
         except IndexError:
             raise batch.error(f"record {number} of {batch.record_count} is incomplete") from None
         if place + max(value_length, 0) > end:
@@ -234,35 +235,7 @@ def _build(
 
 def _shifted(payload: bytes, record: RecordView, shift: int) -> bytes:
     """Return a record with its timestamp delta shifted."""
-    _, body = _varint(payload, record.start)
+    _, body = decode_varint(payload, record.start)
     rest = payload[record.timestamp_ends_at : record.end]
-    delta = to_varint(record.timestamp_delta + shift)
-    return to_varint(1 + len(delta) + len(rest)) + payload[body : body + 1] + delta + rest
-
-
-def to_varint(value: int) -> bytes:
-    """Encode a number as a zigzag varint."""
-    left = (value << 1) ^ (value >> 63)
-    data = bytearray()
-    while left >= 0x80:
-        data.append(left & 0x7F | 0x80)
-        left >>= 7
-    data.append(left)
-    return bytes(data)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at byte `at`, and the byte behind it."""
-    byte = data[at]
-    at += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at
-    value, shift = byte & 0x7F, 7
-    while byte >= 0x80:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > 70:
-            raise WireError("A varint takes more than ten bytes.")
-    return (value >> 1) ^ -(value & 1), at
+    delta = encode_varint(record.timestamp_delta + shift)
+    return encode_varint(1 + len(delta) + len(rest)) + payload[body : body + 1] + delta + rest
