@@ -1,7 +1,6 @@
-"""DescribeProducers, v0: the active idempotent producers of a partition.
+"""DescribeProducers, v0: the active producers of a partition, with the start of an open transaction.
 
-Without transactions the coordinator epoch and the transaction start offset are -1. A partition is described as often as
-it appears in the request, up to `MAX_REPEATS` times.
+A partition is described as often as it appears in the request, up to `MAX_REPEATS` times.
 """
 
 from slackwater.broker.broker import Broker
@@ -67,9 +66,10 @@ def _producers(broker: Broker, context: RequestContext, topic: str, index: int) 
             ProducerState(
                 producer_id=producer_id,
                 producer_epoch=producer.epoch,
-                last_sequence=producer.last.last_sequence,
-                last_timestamp=producer.last.timestamp,
-                coordinator_epoch=-1,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_start,
             )
             for producer_id, producer in partition.log.producers.producers.items()
         ],

@@ -157,5 +157,5 @@ def test_snapshot_after_log_end_is_removed(tmp_path: Path) -> None:
         state = ProducerState(at)
         state.replay(1, 0, SequencedBatch(at, at, 0, NOW_MS))
         state.write(tmp_path)
-    assert ProducerState.latest(tmp_path, 0, 7).producers[1].last.last_offset == 5
+    assert ProducerState.latest(tmp_path, 0, 7).producers[1].batches[-1].last_offset == 5
     assert list(with_suffix(tmp_path, SNAPSHOT)) == [5]

@@ -284,10 +284,10 @@ def test_damage_before_snapshot_offset_is_reported(tmp_path: Path) -> None:
     again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
     (warning,) = again.warnings
     assert warning == (
-        "Sequence numbers of idempotent producers may be lost: "
+        "Sequence numbers and transactions of producers may be lost: "
         f"{first} is damaged at byte 0: no record batch starts there (magic 2, length 0)."
     )
-    assert again.producers.producers[7].last.last_sequence == 39
+    assert again.producers.producers[7].last_sequence == 39
     again.close()
 
 

@@ -6,6 +6,8 @@ Invariants:
   deadline is written into the batch (KIP-534), so a restart does not extend it.
 - The last batch of every known producer stays, without records if necessary, because it holds the sequence. The last
   batch of the cleaned range stays as well, because it holds the end offset.
+- Records of open transactions are not cleaned, those of aborted ones are removed. A marker stays until a run finds no
+  batch of its transaction, and then for `delete.retention.ms` like a tombstone.
 - A batch that cannot be decoded, or with more than `MAX_BATCH_RECORDS` records, is copied unchanged.
 
 `plan` decides on the event loop whether a log should be cleaned. `clean` reads closed files and may run in a thread.
@@ -22,8 +24,9 @@ from typing import Final
 
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.batch_headers import DamagedSegment, iter_batch_headers
+from slackwater.broker.storage.log.cleaned_transactions import CleanedTransactions
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.files import CLEANED, LOG
+from slackwater.broker.storage.log.files import CLEANED, LOG, TRANSACTION_INDEX
 from slackwater.broker.storage.log.index import TimeIndex
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.records import (
@@ -34,6 +37,7 @@ from slackwater.broker.storage.log.records import (
     without_records,
 )
 from slackwater.broker.storage.log.segment import Segment
+from slackwater.broker.storage.log.transaction_index import AbortedTransaction
 from slackwater.settings import MAX_INT
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch
@@ -55,6 +59,8 @@ class CleaningPlan:
     dirty_from: int
     end_offset: int
     producers: frozenset[tuple[int, int]]
+    marker_epochs: frozenset[tuple[int, int]]
+    aborted: tuple[AbortedTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,8 @@ def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
         is_dirty = segment.next_offset > dirty_from
         if is_dirty and config.min_compaction_lag_ms and segment.max_timestamp > now_ms - config.min_compaction_lag_ms:
             break
+        if segment.next_offset > log.last_stable_offset:
+            break
         closed.append(segment)
     dirty = [segment for segment in closed if segment.next_offset > dirty_from]
     if not dirty:
@@ -89,8 +97,20 @@ def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
     if ratio < config.min_cleanable_dirty_ratio and waited_ms <= config.max_compaction_lag_ms:
         return None
     end_offset = closed[-1].next_offset
+    # The marker of a transaction may be in a later segment than its batches.
+    aborted = [
+        entry for segment in log.segments for entry in segment.aborted.entries if entry.first_offset < end_offset
+    ]
     return CleaningPlan(
-        log.directory, config, now_ms, tuple(closed), dirty_from, end_offset, log.producers.last_offsets()
+        log.directory,
+        config,
+        now_ms,
+        tuple(closed),
+        dirty_from,
+        end_offset,
+        log.producers.last_offsets(),
+        log.producers.marker_epochs(),
+        tuple(aborted),
     )
 
 
@@ -103,13 +123,15 @@ def clean(plan: CleaningPlan) -> CleaningResult:
     last_offsets, clean_up_to = _newest_offsets(plan)
     to_clean = [segment for segment in plan.segments if segment.base_offset < clean_up_to]
     replacements: list[tuple[Segment, tuple[Segment, ...]]] = []
+    transactions = CleanedTransactions(plan.aborted)
     try:
         for group in _groups(to_clean, plan.config):
             cleaned = Segment(
                 plan.directory, group[0].base_offset, plan.config, plan.now_ms, suffix=CLEANED, create=True
             )
             replacements.append((cleaned, group))
-            _clean_into(cleaned, group, plan, last_offsets, clean_up_to)
+            _clean_into(cleaned, group, plan, last_offsets, clean_up_to, transactions)
+            _write_transaction_index(cleaned, group, transactions)
             cleaned.finish()
             cleaned.sync()
             newest = group[-1].path(LOG).stat()
@@ -158,6 +180,7 @@ def _newest_offsets(plan: CleaningPlan) -> tuple[dict[bytes, int], int]:
     """Return the last offset of every key in the dirty part, and the offset up to which keys were read."""
     newest: dict[bytes, int] = {}
     read_up_to = plan.dirty_from
+    transactions = CleanedTransactions(plan.aborted)
     for segment in plan.segments:
         if segment.next_offset <= plan.dirty_from:
             continue
@@ -165,7 +188,8 @@ def _newest_offsets(plan: CleaningPlan) -> tuple[dict[bytes, int], int]:
             if len(newest) + batch.record_count > MAX_KEYS and newest:
                 return newest, read_up_to
             read_up_to = batch.last_offset + 1
-            if batch.last_offset < plan.dirty_from or not _is_cleaned(batch):
+            is_removed = transactions.is_removed(batch)
+            if batch.last_offset < plan.dirty_from or is_removed or not _is_cleaned(batch):
                 continue
             try:
                 for record in iter_record_views(batch, _decompress(batch, plan)):
@@ -200,7 +224,12 @@ def _index_bytes(segments: Sequence[Segment], config: LogConfig) -> int:
 
 
 def _clean_into(
-    cleaned: Segment, group: Sequence[Segment], plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int
+    cleaned: Segment,
+    group: Sequence[Segment],
+    plan: CleaningPlan,
+    newest: dict[bytes, int],
+    clean_up_to: int,
+    transactions: CleanedTransactions,
 ) -> None:
     """Copy the batches that remain of a group of segments."""
     buffers: list[bytes | memoryview] = []
@@ -216,7 +245,10 @@ def _clean_into(
     size = 0
     for segment in group:
         for batch in _batches(segment):
-            data = batch.data if batch.base_offset >= clean_up_to else _clean_batch(batch, plan, newest, clean_up_to)
+            data: bytes | memoryview | None = batch.data
+            is_removed = transactions.is_removed(batch)
+            if batch.base_offset < clean_up_to:
+                data = _clean_batch(batch, plan, newest, clean_up_to, is_removed=is_removed)
             if data is None:
                 continue
             buffers.append(data)
@@ -228,10 +260,24 @@ def _clean_into(
     write()
 
 
+def _write_transaction_index(cleaned: Segment, group: Sequence[Segment], transactions: CleanedTransactions) -> None:
+    """Write the index of the new segment; also without entries, if a replaced segment has a file (see `swap`)."""
+    kept = transactions.take_kept()
+    if kept or any(segment.path(TRANSACTION_INDEX).exists() for segment in group):
+        cleaned.aborted.create()
+        cleaned.aborted.rebuild(kept)
+
+
 def _clean_batch(
-    batch: RecordBatch, plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int
+    batch: RecordBatch, plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int, *, is_removed: bool
 ) -> bytes | memoryview | None:
     """Return the batch unchanged, with fewer records or without records; None if the batch is removed."""
+    is_end = batch.last_offset + 1 == clean_up_to
+    if batch.is_control:
+        return _clean_marker(batch, plan, is_end=is_end) if is_removed else batch.data
+    if is_removed:
+        is_last = (batch.producer_id, batch.last_offset) in plan.producers or is_end
+        return without_records(batch) if is_last else None
     if not _is_cleaned(batch):
         return batch.data
     try:
@@ -243,7 +289,7 @@ def _clean_batch(
     drop_tombstones = horizon_ms is not None and horizon_ms <= plan.now_ms
     remaining = [record for record in records if _is_kept(record, batch.base_offset, newest, drop_tombstones)]
     if not remaining:
-        is_last = (batch.producer_id, batch.last_offset) in plan.producers or batch.last_offset + 1 == clean_up_to
+        is_last = (batch.producer_id, batch.last_offset) in plan.producers or is_end
         return without_records(batch) if is_last else None
     new_horizon_ms = None
     if horizon_ms is None and not all(record.has_value for record in remaining):
@@ -251,6 +297,18 @@ def _clean_batch(
     if len(remaining) == len(records) and new_horizon_ms is None:
         return batch.data
     return with_records(batch, payload, remaining, new_horizon_ms)
+
+
+def _clean_marker(batch: RecordBatch, plan: CleaningPlan, *, is_end: bool) -> bytes | memoryview | None:
+    """Remove a marker without transaction at its delete horizon; set the horizon if it has none."""
+    if batch.record_count and batch.delete_horizon_ms is None:
+        payload = _decompress(batch, plan)
+        horizon_ms = plan.now_ms + plan.config.delete_retention_ms
+        return with_records(batch, payload, list(iter_record_views(batch, payload)), horizon_ms)
+    if batch.record_count and batch.delete_horizon_ms is not None and batch.delete_horizon_ms > plan.now_ms:
+        return batch.data
+    is_last = (batch.producer_id, batch.producer_epoch) in plan.marker_epochs or is_end
+    return without_records(batch) if is_last else None
 
 
 def _is_cleaned(batch: RecordBatch) -> bool:

@@ -21,14 +21,17 @@ from slackwater.wire.records.crc import crc32c
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
 TEMPORARY: Final = ".tmp"
 
-SEGMENT_SUFFIXES: Final = (OFFSET_INDEX, TIME_INDEX, LOG)
-_LOG_FILE: Final = re.compile(r"[0-9]{20}\.(log|index|timeindex|snapshot)(\.cleaned|\.swap)?(\.deleted|\.tmp)?")
+SEGMENT_SUFFIXES: Final = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, LOG)
+_LOG_FILE: Final = re.compile(
+    r"[0-9]{20}\.(log|index|timeindex|txnindex|snapshot)(\.cleaned|\.swap)?(\.deleted|\.tmp)?"
+)
 _CHECKSUM: Final = "crc32c "
 _MAX_BUFFERS: Final = 1024  # Linux takes no more in one call (IOV_MAX).
 

@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Final
 
@@ -113,6 +113,11 @@ class OffsetIndex(_Index):
         """Return a batch start at or before this position."""
         at = bisect_right(self.values, position)
         return self.values[at - 1] if at else 0
+
+    def first_offset_from(self, position: int) -> int | None:
+        """Return the relative offset of the first entry at or after a position, or None."""
+        at = bisect_left(self.values, position)
+        return self.keys[at] if at < len(self.keys) else None
 
 
 class TimeIndex(_Index):

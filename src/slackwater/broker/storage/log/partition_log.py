@@ -1,11 +1,12 @@
-"""One partition's log: append, read, search by time, delete, retention.
+"""One partition's log: append, read, search by time, transactions, delete, retention.
 
 Invariants:
 - Offsets are assigned in the order of appends, without gaps. A rejected append changes nothing: no file, no offset, no
   producer state.
 - An append returns after its bytes are written to the operating system. All appends of one call are one write, unless
   the segment is rolled between them.
-- There is one replica, so the high watermark is the log end offset.
+- There is one replica, so the high watermark is the log end offset. The last stable offset is the start of the oldest
+  open transaction, or else the log end offset.
 - An OSError of the disk is KAFKA_STORAGE_ERROR for that append only; the next append tries again.
 - The active segment is never deleted or compacted. If all of it has expired, it is rolled first.
 
@@ -30,18 +31,25 @@ from slackwater.broker.storage.log.file_range import FileRange
 from slackwater.broker.storage.log.files import close_all, sync_directory
 from slackwater.broker.storage.log.pending_appends import AppendInfo, BatchWithOffset, PendingAppends
 from slackwater.broker.storage.log.producer_state import (
+    NEW_PRODUCER,
+    NO_EPOCH,
     ProducerStateEntry,
     SequencedBatch,
+    TransactionEnd,
+    TransactionStart,
     last_sequence,
     remove_snapshots,
 )
 from slackwater.broker.storage.log.recovery import Recovered, TruncatedTail, recover
 from slackwater.broker.storage.log.segment import Segment
+from slackwater.broker.storage.log.transaction_index import AbortedTransaction
 from slackwater.broker.storage.log.validation import Rejection, rejection, split
+from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, TimestampType
 from slackwater.wire.records.compression import Buffer
+from slackwater.wire.records.markers import EndTransactionMarker, decode_marker, encode_marker
 
 log = get_logger("slackwater.broker.storage.log")
 LATEST: Final = -1
@@ -57,6 +65,7 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     VALIDATED = "validated"  # from a client, and already validated
     COORDINATOR = "coordinator"  # batches of this process are trusted and have no sequences
+    MARKER = "marker"  # the end of a transaction, from its coordinator
 
 
 class TimestampOffset(NamedTuple):
@@ -84,6 +93,8 @@ class PartitionLog:
         "_is_append_failing",
         "_opened_as",
         "_reported",
+        "_stable_end",
+        "_verifications",
         "checkpoint",
         "config",
         "directory",
@@ -122,6 +133,8 @@ class PartitionLog:
         self._directory_dirty = True
         self._reported: set[tuple[str, int]] = set()  # damaged files and positions that were logged
         self._deleted_files: list[swap.DeletedFiles] = []
+        self._verifications: dict[int, VerificationGuard] = {}
+        self._stable_end: tuple[int, LogPosition] | None = None  # of the last call of `find_stable_end`
         self._opened_as = (self.log_end_offset, recovered.checkpoint)
 
     @classmethod
@@ -157,28 +170,87 @@ class PartitionLog:
         return self.log_end_offset
 
     @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which all transactions have ended."""
+        unstable = self.producers.first_unstable_offset
+        return self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
+
+    @property
     def size(self) -> int:
         """The total size of all segments in bytes."""
         return sum(segment.size for segment in self.segments)
 
     # Appending
 
-    def append(self, buffer: Buffer, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo | Rejection:
+    def append(
+        self,
+        buffer: Buffer,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo | Rejection:
         """Append the batches of one produce request: all or none."""
-        return self.append_many([buffer], now_ms, origin)[0]
+        return self.append_many([buffer], now_ms, origin, [guard])[0]
 
     def append_many(
-        self, buffers: Sequence[Buffer], now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        buffers: Sequence[Buffer],
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guards: Sequence[VerificationGuard | None] = (),
+        *,
+        transaction_version: int = 0,
     ) -> list[AppendInfo | Rejection]:
-        """Append the batches of several requests with one write; each buffer has its own result."""
-        pending = PendingAppends(self.log_end_offset)
-        for buffer in buffers:
-            pending.results.append(self._assign_offsets(pending, buffer, now_ms, origin))
+        """Append the batches of several requests with one write; each buffer has its own result.
+
+        `guards` has the verification of each buffer (`start_verification`); none if no buffer has one.
+        `transaction_version` is that of markers.
+        """
+        pending = PendingAppends(self.log_end_offset, transaction_version)
+        for index, buffer in enumerate(buffers):
+            guard = guards[index] if guards else None
+            pending.results.append(self._assign_offsets(pending, buffer, now_ms, origin, guard))
         self._write(pending)
         return pending.results
 
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTransactionMarker,
+        now_ms: int,
+        *,
+        transaction_version: int = 0,
+    ) -> AppendInfo | Rejection:
+        """End a producer's transaction in this log. As in Kafka, a log without the transaction gets the marker, too."""
+        batch = encode_marker(producer_id, producer_epoch, marker, now_ms)
+        return self.append_many([batch], now_ms, AppendOrigin.MARKER, transaction_version=transaction_version)[0]
+
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this producer epoch is open."""
+        return self.producers.producers.get(producer_id, NEW_PRODUCER).has_transaction(epoch)
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """Return the guard for appending after a verification; None if the transaction is open already."""
+        if self.has_transaction(producer_id, epoch):
+            return None
+        guard = self._verifications.get(producer_id)
+        if guard is None:
+            guard = VerificationGuard(epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump)
+            self._verifications[producer_id] = guard
+        else:
+            guard.add(epoch, sequence)
+        return guard
+
     def _assign_offsets(
-        self, pending: PendingAppends, buffer: Buffer, now_ms: int, origin: AppendOrigin
+        self,
+        pending: PendingAppends,
+        buffer: Buffer,
+        now_ms: int,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
     ) -> AppendInfo | Rejection:
         """Validate the batches of a buffer and assign their offsets."""
         if self.failed:
@@ -193,14 +265,16 @@ class PartitionLog:
             message = f"The request has {len(view)} bytes; segment.bytes is {self.config.segment_bytes}."
             return Rejection(Error.RECORD_LIST_TOO_LARGE, message)
         seen: dict[int, ProducerStateEntry] = {}
-        if origin is not AppendOrigin.COORDINATOR:
-            for batch in batches:
-                result: AppendInfo | Rejection | None = None
-                if origin is AppendOrigin.CLIENT:
-                    result = complete(rejection(batch, self.config, now_ms))
-                result = result or self._check_producer(pending, seen, batch)
-                if result is not None:
-                    return result
+        end_offset = pending.end_offset
+        for batch in batches:
+            result: AppendInfo | Rejection | None = None
+            if origin is AppendOrigin.CLIENT:
+                result = complete(rejection(batch, self.config, now_ms))
+            if result is None and batch.producer_id >= 0:
+                result = self._check_producer(pending, seen, batch, end_offset, origin, guard)
+            if result is not None:
+                return result
+            end_offset += batch.last_offset_delta + 1
         count = sum(batch.last_offset_delta + 1 for batch in batches)
         max_timestamp = self._stamp(batches, now_ms)
         if rejected := self._make_room(pending, len(view), pending.end_offset + count - 1, max_timestamp, now_ms):
@@ -211,7 +285,7 @@ class PartitionLog:
             batch.set_partition_leader_epoch(self.leader_epoch)
             pending.batches.append(BatchWithOffset(batch.size, batch.last_offset, batch.max_timestamp))
             pending.end_offset = batch.last_offset + 1
-            if origin is not AppendOrigin.COORDINATOR and batch.has_producer_id:
+            if batch.producer_id >= 0:
                 self._advance_producer(pending, batch)
         pending.buffers.append(view)
         pending.size += len(view)
@@ -220,36 +294,80 @@ class PartitionLog:
         return AppendInfo(base_offset, pending.end_offset - 1, appended_ms, self.log_start_offset)
 
     def _check_producer(
-        self, pending: PendingAppends, seen: dict[int, ProducerStateEntry], batch: RecordBatch
+        self,
+        pending: PendingAppends,
+        seen: dict[int, ProducerStateEntry],
+        batch: RecordBatch,
+        base_offset: int,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
     ) -> AppendInfo | Rejection | None:
-        """Return None if the batch is the next of its producer, else the result for a duplicate or a wrong sequence."""
-        producer_id = batch.producer_id
-        if producer_id < 0:
-            return None
-        known = seen.get(producer_id) or pending.producers.get(producer_id) or self.producers.producers.get(producer_id)
-        end = last_sequence(batch.base_sequence, batch.last_offset_delta)
-        if known is not None:
-            if earlier := known.duplicate(batch.producer_epoch, batch.base_sequence, end):
+        """Return None if the batch may follow, else the result for a duplicate or the error, in Kafka's order."""
+        producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
+        known = seen.get(producer_id) or self._producer(pending, producer_id)
+        end = last_sequence(sequence, batch.last_offset_delta)
+        is_client = origin is not AppendOrigin.COORDINATOR
+        if batch.is_control:
+            marker = decode_marker(batch)
+            assert marker is not None, "only markers of this process are control batches"
+            failure = known.marker_error(epoch, marker.coordinator_epoch, pending.transaction_version)
+        else:
+            if is_client and (earlier := known.duplicate(epoch, sequence, end)):
                 appended_ms = NO_TIMESTAMP
                 if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
                     appended_ms = earlier.timestamp
                 return AppendInfo(earlier.base_offset, earlier.last_offset, appended_ms, self.log_start_offset, True)
-            if failure := known.sequence_error(batch.producer_epoch, batch.base_sequence):
-                error, message = failure
-                return Rejection(error, f"Producer {producer_id} in {self.directory.name}: {message}")
-        # A second batch in the same request must follow the first; offsets are not assigned yet.
-        placeholder = SequencedBatch(end, -1, batch.last_offset_delta, batch.max_timestamp)
-        epoch = batch.producer_epoch
-        seen[producer_id] = known.with_batch(epoch, placeholder) if known else ProducerStateEntry(epoch, (placeholder,))
+            failure = self._transaction_error(known, batch, guard) or known.epoch_error(epoch)
+            if failure is None and is_client:
+                if (verification := self._verifications.get(producer_id)) is not None:
+                    failure = verification.sequence_error(known, sequence)
+                if failure is None and known.epoch != NO_EPOCH:
+                    failure = known.sequence_error(epoch, sequence)
+            if failure is None and known.transaction_start >= 0 and not batch.is_transactional:
+                failure = Error.INVALID_TXN_STATE, "A batch without transaction in an open transaction."
+        if failure is not None:
+            error, message = failure
+            return Rejection(error, f"Producer {producer_id} in {self.directory.name}: {message}")
+        if not batch.is_control:  # a second batch in the same request must follow the first
+            following = SequencedBatch(
+                end, base_offset + batch.last_offset_delta, batch.last_offset_delta, batch.max_timestamp
+            )
+            seen[producer_id] = known.with_batch(epoch, following, is_transactional=batch.is_transactional)
         return None
 
+    def _transaction_error(
+        self, known: ProducerStateEntry, batch: RecordBatch, guard: VerificationGuard | None
+    ) -> tuple[Error, str] | None:
+        """Return the error for a transactional batch of a transaction that is neither open nor verified."""
+        if not batch.is_transactional or known.has_transaction(batch.producer_epoch):
+            return None
+        if guard is not None and self._verifications.get(batch.producer_id) is guard:
+            return None
+        return Error.INVALID_TXN_STATE, "Record was not part of an ongoing transaction."
+
+    def _producer(self, pending: PendingAppends, producer_id: int) -> ProducerStateEntry:
+        return pending.producers.get(producer_id) or self.producers.producers.get(producer_id, NEW_PRODUCER)
+
     def _advance_producer(self, pending: PendingAppends, batch: RecordBatch) -> None:
-        key, epoch, delta = batch.producer_id, batch.producer_epoch, batch.last_offset_delta
+        producer_id, epoch, delta = batch.producer_id, batch.producer_epoch, batch.last_offset_delta
+        known = self._producer(pending, producer_id)
+        is_transactional = batch.is_transactional
+        if is_transactional:
+            pending.transactional_producers.add(producer_id)
+        if batch.is_control:
+            marker = decode_marker(batch)
+            assert marker is not None
+            pending.producers[producer_id] = known.with_marker(epoch, marker.coordinator_epoch, batch.max_timestamp)
+            if known.transaction_start >= 0:
+                ended = TransactionEnd(producer_id, known.transaction_start, batch.last_offset, marker.is_commit)
+                pending.transactions.append(ended)
+            return
         written = SequencedBatch(
             last_sequence(batch.base_sequence, delta), batch.last_offset, delta, batch.max_timestamp
         )
-        known = pending.producers.get(key) or self.producers.producers.get(key)
-        pending.producers[key] = known.with_batch(epoch, written) if known else ProducerStateEntry(epoch, (written,))
+        pending.producers[producer_id] = known.with_batch(epoch, written, is_transactional=is_transactional)
+        if is_transactional and known.transaction_start < 0:
+            pending.transactions.append(TransactionStart(producer_id, batch.base_offset))
 
     def _stamp(self, batches: list[RecordBatch], now_ms: int) -> int:
         """Apply `message.timestamp.type`, and return the newest timestamp."""
@@ -318,6 +436,11 @@ class PartitionLog:
             log.info("Appends to %s succeed again.", self.directory)
         self.log_end_offset = pending.end_offset
         self.producers.update(pending.producers, pending.end_offset)
+        for change in pending.transactions:
+            if (aborted := self.producers.apply(change)) is not None:
+                active.aborted.append(aborted)
+        for producer_id in pending.transactional_producers:
+            self._verifications.pop(producer_id, None)
         self._dirty[id(active)] = active
         pending.clear()
         return None
@@ -369,19 +492,58 @@ class PartitionLog:
                 return self._reject_damaged(error)
         return self.end_position
 
+    def find_stable_end(self) -> LogPosition | Rejection:
+        """Find the position of the last stable offset."""
+        offset = self.last_stable_offset
+        if offset == self.log_end_offset:
+            return self.end_position
+        if self._stable_end is not None and self._stable_end[0] == offset:
+            return self._stable_end[1]
+        found = self.find(offset)
+        if isinstance(found, LogPosition):
+            self._stable_end = offset, found
+        return found
+
     def read_at(
-        self, start: LogPosition, max_bytes: int, *, min_one: bool = True
+        self, start: LogPosition, max_bytes: int, *, min_one: bool = True, end: LogPosition | None = None
     ) -> memoryview | FileRange | Rejection:
-        """Read complete batches of one segment from a position that `find` returned; see `Segment.read`."""
+        """Read complete batches of one segment from a position that `find` returned, up to `end`."""
         segment, position = start
+        end_in_segment: int | None = None
+        if end is not None:
+            if end.segment.base_offset < segment.base_offset:
+                return memoryview(b"")
+            if end.segment is segment and end.position < segment.size:
+                end_in_segment = end.position
+                if position >= end_in_segment:
+                    return memoryview(b"")
         if position == segment.size or not (min_one or max_bytes > 0):
             return memoryview(b"")
         try:
-            return segment.read(position, max_bytes, min_one=min_one)
+            return segment.read(position, max_bytes, min_one=min_one, end=end_in_segment)
         except OSError as error:
             return _storage_error(error)
         except DamagedSegment as error:
             return self._reject_damaged(error)
+
+    def aborted_transactions(self, offset: int, start: LogPosition, size: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions for a read of `size` bytes that starts with `offset` at a position.
+
+        As in Kafka, the end of the read comes from the offset index, so there may be more than necessary.
+        """
+        at = bisect_right(self._bases, start.segment.base_offset) - 1
+        next_base = self._bases[at + 1] if at + 1 < len(self._bases) else self.log_end_offset
+        upper_bound = start.segment.upper_bound_offset(start.position + size)
+        if upper_bound is None:
+            upper_bound = next_base
+        aborted: list[AbortedTransaction] = []
+        for segment in self.segments[at:]:
+            for transaction in segment.aborted.since(offset):
+                if transaction.first_offset < upper_bound:
+                    aborted.append(transaction)
+                if transaction.last_stable_offset >= upper_bound:
+                    return aborted
+        return aborted
 
     def _reject_damaged(self, damage: DamagedSegment) -> Rejection:
         self._report(damage)
@@ -400,13 +562,22 @@ class PartitionLog:
         """
         return complete(self.search_timestamp(timestamp))
 
-    def search_timestamp(self, timestamp: int) -> Sliced[TimestampOffset | None]:
-        """Do the same in slices: it may have to decompress many batches."""
+    def search_timestamp(self, timestamp: int, *, committed: bool = False) -> Sliced[TimestampOffset | None]:
+        """Do the same in slices: it may have to decompress many batches.
+
+        With `committed`, the log ends at the last stable offset, and a later record is not found.
+        """
         try:
-            return (yield from self._search_timestamp(timestamp))
+            found = yield from self._search_timestamp(timestamp)
         except DamagedSegment as error:
             self._report(error)
             raise BrokerError(Error.CORRUPT_MESSAGE, str(error)) from error
+        if committed and found is not None:
+            end = self.last_stable_offset
+            if timestamp == LATEST:
+                return TimestampOffset(NO_TIMESTAMP, end)
+            return found if found.offset < end or timestamp in (EARLIEST, EARLIEST_LOCAL) else None
+        return found
 
     def _search_timestamp(self, timestamp: int) -> Sliced[TimestampOffset | None]:
         if timestamp >= 0:
@@ -467,7 +638,11 @@ class PartitionLog:
 
         Expires producer state and removes deleted files that are due as well.
         """
-        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        expiration_ms = self.config.producer_id_expiration_ms
+        self.producers.expire(now_ms, expiration_ms)
+        for producer_id, guard in list(self._verifications.items()):
+            if now_ms - guard.created_ms >= expiration_ms:
+                del self._verifications[producer_id]
         self.remove_deleted_files(now_ms)
         deleted = self._delete_while(
             lambda _, next_base: next_base is not None and next_base <= self.log_start_offset, now_ms

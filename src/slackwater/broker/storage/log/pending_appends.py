@@ -7,7 +7,7 @@ Invariants:
 
 from typing import NamedTuple
 
-from slackwater.broker.storage.log.producer_state import ProducerStateEntry
+from slackwater.broker.storage.log.producer_state import ProducerStateEntry, TransactionEnd, TransactionStart
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.compression import Buffer
 
@@ -33,9 +33,21 @@ class BatchWithOffset(NamedTuple):
 class PendingAppends:
     """Batches of one call that are not yet written, and the results of all its appends."""
 
-    __slots__ = ("batches", "buffers", "end_offset", "pending_results", "producers", "results", "size")
+    __slots__ = (
+        "batches",
+        "buffers",
+        "end_offset",
+        "pending_results",
+        "producers",
+        "results",
+        "size",
+        "transaction_version",
+        "transactional_producers",
+        "transactions",
+    )
 
-    def __init__(self, end_offset: int) -> None:
+    def __init__(self, end_offset: int, transaction_version: int = 0) -> None:
+        self.transaction_version = transaction_version
         self.results: list[AppendInfo | Rejection] = []
         self.end_offset = end_offset
         self.clear()
@@ -45,5 +57,7 @@ class PendingAppends:
         self.buffers: list[Buffer] = []
         self.batches: list[BatchWithOffset] = []
         self.producers: dict[int, ProducerStateEntry] = {}
+        self.transactions: list[TransactionStart | TransactionEnd] = []
+        self.transactional_producers: set[int] = set()
         self.pending_results: list[int] = []  # indexes into `results`
         self.size = 0

@@ -9,6 +9,8 @@ Invariants:
   says what was removed and why.
 - A segment that ends at a complete batch, but before the next segment or the recovery point, has lost its last batches.
   `warnings` says so.
+- Open transactions and the indexes of aborted ones are rebuilt from a snapshot and the log, unless the last stop was
+  clean. So a kill between a marker and its index entry loses nothing.
 - An unfinished compaction is completed or undone first (`swap`), so that each segment exists once.
 
 Acknowledged batches are complete after a killed process, because they were written before the response. Only a power
@@ -17,7 +19,7 @@ failure or a failing disk loses acknowledged batches.
 
 import mmap
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,12 +29,16 @@ from slackwater.broker.storage.log.batch_headers import DamagedSegment, frame_er
 from slackwater.broker.storage.log.checkpoint import FILE as CHECKPOINT
 from slackwater.broker.storage.log.checkpoint import Checkpoint
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, TIME_INDEX, with_suffix
+from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, with_suffix
+from slackwater.broker.storage.log.index import DamagedIndex
 from slackwater.broker.storage.log.producer_state import ProducerState, SequencedBatch, last_sequence
 from slackwater.broker.storage.log.segment import Segment
+from slackwater.broker.storage.log.transaction_index import AbortedTransaction
 from slackwater.settings import MAX_INT
-from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT
+from slackwater.wire.errors import WireError
+from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT, BatchHeader
 from slackwater.wire.records.crc import crc32c
+from slackwater.wire.records.markers import decode_marker
 
 _CRC_ENDS_AT = 21
 
@@ -63,13 +69,14 @@ class Recovered:
     truncated_tails: list[TruncatedTail] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     scanned_bytes: int = 0
+    scanned_from: int = 0  # the base offset of the first segment that was scanned
 
 
 def recover(directory: Path, config: LogConfig, now_ms: int, *, clean_shutdown: bool) -> Recovered:
     """Open the log in a directory; an empty directory becomes an empty log."""
     swap.finish_pending(directory)
     files = with_suffix(directory, LOG)
-    for suffix in (OFFSET_INDEX, TIME_INDEX):
+    for suffix in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         for offset, path in with_suffix(directory, suffix).items():
             if offset not in files:
                 path.unlink()
@@ -124,7 +131,9 @@ def _recover(
         # Example: the recovery point is 70, the log is truncated at 25, grows to 90, and the power fails.
         # Recovery that reads 70 would trust batches that were never flushed.
         recovered.checkpoint.write(directory, sync=bool(recovered.truncated_tails))
-    recovered.producers = _producers(directory, recovered, valid_up_to)
+    is_clean = clean_shutdown and not recovered.truncated_tails
+    rebuild_from = _read_transaction_indexes(recovered, valid_up_to if is_clean else recovered.scanned_from)
+    recovered.producers = _producers(directory, recovered, valid_up_to, rebuild_from)
     if valid_up_to < segments[-1].base_offset:
         recovered.producers.write(directory)  # the state must outlive the earlier segments
     recovered.producers.expire(now_ms, config.producer_id_expiration_ms)
@@ -139,6 +148,8 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
             _report_missing(recovered, segment, segment.trust(next_base), next_base)
             continue
         file_size = segment.size
+        if not recovered.scanned_bytes:
+            recovered.scanned_from = segment.base_offset
         recovered.scanned_bytes += file_size
         reason = scan(segment, recovered.checkpoint.gaps_up_to)
         if next_base is not None and segment.next_offset > next_base:
@@ -202,34 +213,60 @@ def _scan(segment: Segment, view: memoryview, file_size: int, gaps_up_to: int) -
     return None
 
 
-def _producers(directory: Path, recovered: Recovered, valid_up_to: int) -> ProducerState:
-    """Load the newest snapshot and apply the batches of the log after it."""
+def _read_transaction_indexes(recovered: Recovered, rebuild_from: int) -> int:
+    """Read the existing indexes of aborted transactions; return the offset from which they must be rebuilt."""
+    for segment in recovered.segments:
+        try:
+            segment.aborted.read(segment.base_offset, max(segment.next_offset, segment.base_offset + 1))
+        except FileNotFoundError:
+            continue
+        except DamagedIndex as error:
+            if segment.base_offset < rebuild_from:
+                recovered.warnings.append(f"Rebuilt {error}.")
+                rebuild_from = segment.base_offset
+    return rebuild_from
+
+
+def _producers(directory: Path, recovered: Recovered, valid_up_to: int, rebuild_from: int) -> ProducerState:
+    """Load the newest snapshot that is not after `rebuild_from` and apply the batches of the log after it.
+
+    The indexes of aborted transactions are rebuilt in segments that start at or after `rebuild_from`.
+    """
     segments = recovered.segments
     end_offset = segments[-1].next_offset
-    state = ProducerState.latest(directory, segments[0].base_offset, valid_up_to)
+    state = ProducerState.latest(directory, segments[0].base_offset, valid_up_to, up_to=rebuild_from)
     for segment in segments:
+        aborted: list[AbortedTransaction] = []
         if segment.next_offset > state.end_offset:
             try:
-                for offset, producer_id, epoch, batch in _sequenced(segment, state.end_offset):
-                    if offset >= state.end_offset:
-                        state.replay(producer_id, epoch, batch)
-            except DamagedSegment as error:
-                recovered.warnings.append(f"Sequence numbers of idempotent producers may be lost: {error}")
+                _replay(segment, state, aborted)
+            except (DamagedSegment, WireError) as error:
+                recovered.warnings.append(f"Sequence numbers and transactions of producers may be lost: {error}")
+        if segment.base_offset >= rebuild_from:
+            segment.aborted.rebuild(aborted)
     state.end_offset = end_offset
     return state
 
 
-def _sequenced(segment: Segment, from_offset: int) -> Iterator[tuple[int, int, int, SequencedBatch]]:
-    """Iterate over the batches of idempotent producers: base offset, producer id, epoch, batch."""
-    position = segment.find(from_offset)
+def _replay(segment: Segment, state: ProducerState, aborted: list[AbortedTransaction]) -> None:
+    """Apply the producers' batches of a segment after `state.end_offset`, and add the aborted transactions."""
+    position = segment.find(state.end_offset)
     if position is None:
         return
     for header in segment.iter_headers(position):
-        *_, last_delta, _, max_timestamp, producer_id, epoch, base_sequence, _ = HEADER.unpack(
-            os.pread(segment.fd, HEADER_BYTES, header.position)
-        )
-        if producer_id >= 0:
-            batch = SequencedBatch(
-                last_sequence(base_sequence, last_delta), header.last_offset, last_delta, max_timestamp
-            )
-            yield header.base_offset, producer_id, epoch, batch
+        batch = BatchHeader(os.pread(segment.fd, HEADER_BYTES, header.position))
+        if batch.producer_id < 0 or batch.base_offset < state.end_offset:
+            continue
+        if batch.is_control:
+            marker = decode_marker(segment.batch(header))
+            if marker is not None:
+                ended = state.replay_marker(
+                    batch.producer_id, batch.producer_epoch, marker, header.last_offset, batch.max_timestamp
+                )
+                if ended is not None:
+                    aborted.append(ended)
+            continue
+        delta = batch.last_offset_delta
+        last = last_sequence(batch.base_sequence, delta)
+        written = SequencedBatch(last, header.last_offset, delta, header.max_timestamp)
+        state.replay(batch.producer_id, batch.producer_epoch, written, is_transactional=batch.is_transactional)

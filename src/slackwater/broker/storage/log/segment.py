@@ -1,4 +1,4 @@
-"""One segment of a log: a file of record batches as received, and its two indexes.
+"""One segment of a log: a file of record batches as received, and its indexes.
 
 Invariants:
 - An append is one write after the last complete batch. If it fails, the file is truncated to its previous size. Bytes
@@ -31,12 +31,14 @@ from slackwater.broker.storage.log.files import (
     OFFSET_INDEX,
     SEGMENT_SUFFIXES,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     close_all,
     file_name,
     write_at,
 )
 from slackwater.broker.storage.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from slackwater.broker.storage.log.records import find_first_record
+from slackwater.broker.storage.log.transaction_index import TransactionIndex
 from slackwater.settings import MAX_INT
 from slackwater.wire.records.batch import HEADER_BYTES, NO_TIMESTAMP, RecordBatch
 from slackwater.wire.records.compression import Buffer
@@ -54,6 +56,7 @@ class Segment:
         "_index_interval_bytes",
         "_offset_index",
         "_time_index",
+        "aborted",
         "base_offset",
         "created_ms",
         "directory",
@@ -89,12 +92,15 @@ class Segment:
         self.fd = os.open(self.path(LOG), flags, 0o644)
         self._file: OpenFile | None = OpenFile(self.fd)
         self._cached_reads: dict[int, int] = {}
+        self.aborted = TransactionIndex(self.path(TRANSACTION_INDEX))
         self.reset()
-        if not create:
+        if create:
+            self.aborted.path.unlink(missing_ok=True)
+        else:
             self.size = os.fstat(self.fd).st_size
 
     def reset(self) -> None:
-        """Clear the summary and the indexes; `index_batch` adds batch by batch."""
+        """Clear the summary and the indexes of offsets and times; `index_batch` adds batch by batch."""
         self.size = 0
         self.next_offset = self.base_offset
         self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
@@ -241,9 +247,10 @@ class Segment:
         self.time_index.add_newer(self.max_timestamp, self.offset_of_max_timestamp - self.base_offset)
         self.offset_index.write()
         self.time_index.write()
+        self.aborted.write()
 
     def sync(self) -> None:
-        """Flush all three files."""
+        """Flush all files."""
         descriptors = self.descriptors(with_indexes=True)
         try:
             for fd in descriptors:
@@ -253,10 +260,13 @@ class Segment:
 
     def descriptors(self, *, with_indexes: bool) -> list[int]:
         """Return descriptors of the log file and, with `with_indexes`, of the indexes. The caller closes them."""
+        kinds = (OFFSET_INDEX, TIME_INDEX, *([TRANSACTION_INDEX] if self.aborted.entries else []))
         descriptors = [os.dup(self.fd)]
         try:
-            for kind in (OFFSET_INDEX, TIME_INDEX) if with_indexes else ():
-                with contextlib.suppress(FileNotFoundError):  # a missing index is rebuilt when it is read
+            for kind in kinds if with_indexes else ():
+                with contextlib.suppress(
+                    FileNotFoundError
+                ):  # a missing index is rebuilt when it is read, or had no entry
                     descriptors.append(os.open(self.path(kind), os.O_RDONLY))
         except BaseException:
             close_all(descriptors)
@@ -289,19 +299,22 @@ class Segment:
                 return header.position
         return None
 
-    def read(self, position: int, max_bytes: int, *, min_one: bool) -> memoryview | FileRange:
+    def read(self, position: int, max_bytes: int, *, min_one: bool, end: int | None = None) -> memoryview | FileRange:
         """Read complete batches from `position`, at limit `max_bytes`; with `min_one` at least the first batch.
+
+        With `end`, the start of a later batch, the read stops there.
 
         Many bytes are a range that is read when it is sent. Raises `DamagedSegment` if no batch starts at `position`.
         As in Kafka, a damaged batch after the first may be returned.
         """
-        left = self.size - position
+        left = (self.size if end is None else end) - position
         wanted = min(max_bytes, left)
         read_now = wanted if wanted < MIN_RANGE_BYTES else 0
         data = memoryview(os.pread(self.fd, min(max(read_now, HEADER_BYTES), left), position))
         first_size = first_batch_size(data, left, partial(self.path, LOG), position)
         if max_bytes >= left:
-            self._cache_read(self.next_offset, self.size)
+            if end is None:
+                self._cache_read(self.next_offset, self.size)
             size = left
         else:
             size = self._complete_bytes(position, max_bytes)
@@ -326,6 +339,11 @@ class Segment:
         if next_offset >= 0:
             self._cache_read(next_offset, at)
         return at - position
+
+    def upper_bound_offset(self, position: int) -> int | None:
+        """Return the offset of the first entry of the index at or after a position, or None, as Kafka computes it."""
+        relative_offset = self.offset_index.first_offset_from(position)
+        return None if relative_offset is None else self.base_offset + relative_offset
 
     def _cache_read(self, offset: int, position: int) -> None:
         """Remember the position where a reader will continue."""
@@ -362,14 +380,14 @@ class Segment:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path, target)
         self.suffix = self.suffix.removesuffix(old) + new
-        for index in (self._offset_index, self._time_index):
+        for index in (self._offset_index, self._time_index, self.aborted):
             if index is not None:
                 index.path = index.path.with_name(index.path.name.removesuffix(old) + new)
 
     def move(self, directory: Path) -> None:
         """Use the files in a renamed directory."""
         self.directory = directory
-        for index in (self._offset_index, self._time_index):
+        for index in (self._offset_index, self._time_index, self.aborted):
             if index is not None:
                 index.path = directory / index.path.name
 

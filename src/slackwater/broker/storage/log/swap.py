@@ -8,7 +8,8 @@ Invariants:
 
 The steps: flush the new files under `.cleaned`; rename them to `.swap`, indexes first; rename the old files to
 `.deleted`, oldest first; remove `.swap` from the new names. After a crash between any two steps, `finish_pending`
-decides from the file names. Lost indexes are rebuilt.
+decides from the file names. Lost indexes of offsets and times are rebuilt. The index of aborted transactions is kept: a
+new segment has one, possibly without entries, if one of the segments that it replaces has one.
 """
 
 import contextlib
@@ -28,6 +29,7 @@ from slackwater.broker.storage.log.files import (
     SWAP,
     TEMPORARY,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     file_name,
     is_log_file,
     sync_directory,
@@ -101,10 +103,14 @@ def finish_pending(directory: Path) -> None:
         for offset in with_suffix(directory, LOG):
             if base_offset <= offset < end_offset:
                 for kind in reversed(SEGMENT_SUFFIXES):
-                    (directory / file_name(offset, kind)).unlink(missing_ok=True)
+                    if kind != TRANSACTION_INDEX or offset != base_offset:  # that one may have its new name already
+                        (directory / file_name(offset, kind)).unlink(missing_ok=True)
         # The indexes of the old segment do not fit the new one; missing indexes are rebuilt.
         for kind in (OFFSET_INDEX, TIME_INDEX):
             (directory / file_name(base_offset, kind)).unlink(missing_ok=True)
+        transactions = directory / file_name(base_offset, TRANSACTION_INDEX)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(transactions.with_name(transactions.name + SWAP), transactions)
         os.rename(path, directory / file_name(base_offset, LOG))
     for name in names:
         if name.endswith(SWAP):

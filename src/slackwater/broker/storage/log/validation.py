@@ -80,11 +80,6 @@ def rejection(batch: RecordBatch, config: LogConfig, now_ms: int) -> Sliced[Reje
         return Rejection(Error.CORRUPT_MESSAGE, str(error))
     if problem := _header_problem(batch):
         return Rejection(Error.INVALID_RECORD, str(batch.error(problem)))
-    if batch.is_transactional:
-        return Rejection(
-            Error.INVALID_TXN_STATE,
-            "This broker does not support transactions. Use a producer without transactional.id.",
-        )
     if rejected := _check_timestamp(batch, config, now_ms):
         return rejected
     return (yield from _check_records(batch, config, now_ms))
@@ -97,6 +92,8 @@ def _header_problem(batch: RecordBatch) -> str | None:
         return f"its header has {batch.record_count} records over {batch.last_offset_delta + 1} offsets"
     if batch.is_control:
         return "it is a control batch, which clients must not write"
+    if batch.is_transactional and not batch.has_producer_id:
+        return "it is transactional and has no producer id"
     if batch.has_producer_id and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         return f"its sequence is {batch.base_sequence} in epoch {batch.producer_epoch}; both start at 0"
     return None
