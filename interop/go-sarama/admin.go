@@ -59,6 +59,7 @@ func administer(brokers []string, config *sarama.Config, arguments []string) {
 func copyConfig(config *sarama.Config) *sarama.Config {
 	copied := sarama.NewConfig()
 	copied.ClientID, copied.Version = config.ClientID, config.Version
+	secure(copied)
 	return copied
 }
 

@@ -75,5 +75,6 @@ func main() {
 	config := sarama.NewConfig()
 	config.ClientID = "sarama-" + os.Args[3]
 	config.Version = version
+	secure(config)
 	command.run(strings.Split(os.Args[1], ","), config, arguments)
 }

@@ -46,21 +46,15 @@ type driver struct {
 }
 
 func main() {
-	client, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	client, err := kgo.NewClient(connect(os.Args[1])...)
+	must(err)
 	d := &driver{os.Args[1], client, kadm.NewClient(client), map[string]*member{}}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<24)
 	results := json.NewEncoder(os.Stdout)
 	for lines.Scan() {
 		var c command
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		must(json.Unmarshal(lines.Bytes(), &c))
 		result, err := d.execute(c)
 		if err != nil {
 			_ = results.Encode(map[string]any{"error": err.Error(), "code": code(err)})

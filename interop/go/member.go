@@ -52,7 +52,6 @@ type member struct {
 func (d *driver) join(c command) error {
 	m := &member{group: get[string](c, "group"), inbox: make(chan func(), 16), owned: map[string]bool{}, generation: -1}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(d.bootstrap),
 		kgo.ClientID(get[string](c, "member")),
 		kgo.ConsumerGroup(m.group),
 		kgo.Balancers(balancers[get[string](c, "assignor")]),
@@ -75,7 +74,7 @@ func (d *driver) join(c command) error {
 	if instance := get[string](c, "instance"); instance != "" {
 		options = append(options, kgo.InstanceID(instance))
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := kgo.NewClient(connect(d.bootstrap, options...)...)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func toJSON(r *kgo.Record) map[string]any {
 }
 
 func (d *driver) initTransactions(id string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(d.bootstrap), kgo.TransactionalID(id))
+	client, err := kgo.NewClient(connect(d.bootstrap, kgo.TransactionalID(id))...)
 	if err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ func (d *driver) produce(ctx context.Context, c command) (any, error) {
 		}
 		records = append(records, r)
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(d.bootstrap),
+	client, err := kgo.NewClient(connect(
+		d.bootstrap,
 		kgo.RecordPartitioner(partitioner),
 		kgo.ProducerBatchCompression(codecs[get[string](c, "codec")]),
 		kgo.AllowAutoTopicCreation(),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}
@@ -115,10 +115,10 @@ func (d *driver) read(ctx context.Context, c command) (any, error) {
 		}
 		start[int32(number)] = kgo.NewOffset().At(offset)
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(d.bootstrap),
+	client, err := kgo.NewClient(connect(
+		d.bootstrap,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{get[string](c, "topic"): start}),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

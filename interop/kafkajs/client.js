@@ -10,12 +10,33 @@
 // interop/go-sarama takes the same commands and prints the same lines. KafkaJS has one assignor, "roundrobin".
 'use strict'
 
+const { readFileSync } = require('fs')
+
 const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require('kafkajs')
 
 const printLine = content => process.stdout.write(JSON.stringify(content) + '\n')
 
 const kafkaAt = bootstrap =>
-  new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.ERROR, logCreator: toStderr })
+  new Kafka({ clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.ERROR, logCreator: toStderr, ...security() })
+
+// TLS and SASL of the environment variable KAFKA_SECURITY: a JSON object with librdkafka's names, and `token`.
+function security() {
+  const settings = JSON.parse(process.env.KAFKA_SECURITY ?? '{}')
+  const read = name => (settings[name] ? readFileSync(settings[name], 'utf8') : undefined)
+  const ssl = settings['security.protocol']?.endsWith('SSL') && {
+    ca: [read('ssl.ca.location')],
+    cert: read('ssl.certificate.location'),
+    key: read('ssl.key.location'),
+  }
+  const mechanism = settings['sasl.mechanism']?.toLowerCase()
+  const sasl = mechanism && {
+    mechanism,
+    username: settings['sasl.username'],
+    password: settings['sasl.password'],
+    oauthBearerProvider: async () => ({ value: settings.token }),
+  }
+  return { ...(ssl && { ssl }), ...(sasl && { sasl }) }
+}
 
 const toStderr = () => ({ label, log }) => process.stderr.write(`${label}: ${log.message} ${log.error ?? ''}\n`)
 

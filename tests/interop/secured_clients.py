@@ -1,20 +1,27 @@
-"""One record through a secured broker, with each client library."""
+"""One record through a secured broker, with each client library.
+
+Settings have librdkafka's names. With the mechanism OAUTHBEARER, `token` is the token.
+"""
 
 import asyncio
 import ssl
+import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, Final
 
 import aiokafka
+import aiokafka.abc
 import confluent_kafka
 
 TIMEOUT_S: Final = 30.0
 RoundTrip = Callable[[Mapping[str, str], str], bytes | None]
 
 
-def confluent_round_trip(config: Mapping[str, str], topic: str) -> bytes | None:
+def confluent_round_trip(config: Mapping[str, Any], topic: str) -> bytes | None:
     """Produce and consume with confluent-kafka."""
+    config = _with_token_function(config)
     producer = confluent_kafka.Producer({**config})
     producer.produce(topic, b"confluent")
     assert producer.flush(TIMEOUT_S) == 0
@@ -35,12 +42,18 @@ def kafka_python_round_trip(config: Mapping[str, str], topic: str) -> bytes | No
         warnings.simplefilter("ignore", DeprecationWarning)
         import kafka
     options = _python_options(config)
-    producer = kafka.KafkaProducer(**options)
-    producer.send(topic, b"kafka-python").get(TIMEOUT_S)
-    producer.close()
-    consumer = kafka.KafkaConsumer(topic, group_id="readers", auto_offset_reset="earliest", **options)
-    records = consumer.poll(TIMEOUT_S * 1000)
-    consumer.close()
+    if "token" in config:
+        from kafka.net.sasl.oauth import AbstractTokenProvider
+
+        class Provider(AbstractTokenProvider):  # type: ignore[misc]
+            def token(self) -> str:
+                return config["token"]
+
+        options["sasl_oauth_token_provider"] = Provider()
+    with closing(kafka.KafkaProducer(**options)) as producer:
+        producer.send(topic, b"kafka-python").get(TIMEOUT_S)
+    with closing(kafka.KafkaConsumer(topic, group_id="readers", auto_offset_reset="earliest", **options)) as consumer:
+        records = consumer.poll(TIMEOUT_S * 1000)
     value: bytes = next(iter(records.values()))[0].value
     return value
 
@@ -50,6 +63,13 @@ def aiokafka_round_trip(config: Mapping[str, str], topic: str) -> bytes | None:
 
     async def run() -> bytes:
         options = _python_options(config)
+        if "token" in config:
+
+            class Provider(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
+                async def token(self) -> str:
+                    return config["token"]
+
+            options["sasl_oauth_token_provider"] = Provider()
         async with aiokafka.AIOKafkaProducer(**options) as producer:
             await producer.send_and_wait(topic, b"aiokafka")
         consumer = aiokafka.AIOKafkaConsumer(topic, group_id="readers", auto_offset_reset="earliest", **options)
@@ -67,6 +87,13 @@ ROUND_TRIPS: Final[dict[str, RoundTrip]] = {
 }
 
 
+def _with_token_function(config: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {**config}
+    if (token := settings.pop("token", None)) is not None:
+        settings["oauth_cb"] = lambda _config: (token, time.time() + 600)
+    return settings
+
+
 def _python_options(config: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings under the names of kafka-python and aiokafka."""
     options: dict[str, Any] = {
@@ -78,7 +105,9 @@ def _python_options(config: Mapping[str, str]) -> dict[str, Any]:
         if "ssl.certificate.location" in config:
             context.load_cert_chain(config["ssl.certificate.location"])
         options["ssl_context"] = context
-    if "sasl.mechanism" in config:
+    if "token" in config:
+        options["sasl_mechanism"] = config["sasl.mechanism"]
+    elif "sasl.mechanism" in config:
         options |= {
             "sasl_mechanism": config["sasl.mechanism"],
             "sasl_plain_username": config["sasl.username"],
