@@ -79,7 +79,7 @@ class TransactionHarness:
 
     def execute(self, effects: list[TransactionEffect]) -> None:
         """Execute effects in order."""
-        for effect in effects:
+        for effect in tuple(effects):
             match effect:
                 case RespondTransaction(reply_to=replies, response=response):
                     assert isinstance(replies, list)

@@ -58,8 +58,9 @@ def init_producer_id(collector: TransactionCollector, request: InitProducerId, r
         return reject(Error.PRODUCER_FENCED)
     if TRANSITIONS[TransactionInput.INIT][transaction.state].action is TransactionAction.FENCE:
 
-        def fenced(_: TransactionCollector, error: Error) -> None:  # TX-25
-            reject(Error.CONCURRENT_TRANSACTIONS if error is Error.NONE else response_error(error))
+        def fenced(collector: TransactionCollector, error: Error) -> None:  # TX-25
+            response = Error.CONCURRENT_TRANSACTIONS if error is Error.NONE else response_error(error)
+            collector.respond(reply_to, InitProducerIdResponse(response))
 
         return fence(collector, transaction, TransactionInput.INIT, fenced)
     value = _initialized(collector, transaction, request)

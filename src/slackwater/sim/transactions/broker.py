@@ -156,7 +156,7 @@ class SimTransactionBroker:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def _execute(self, effects: list[TransactionEffect]) -> None:
-        for effect in effects:
+        for effect in tuple(effects):
             self._step()
             if isinstance(effect, RespondTransaction):
                 effect.reply_to(effect.response)  # type: ignore[operator]  # a Reply
