@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from slackwater.doctor.verdict import Verdict
 
 _SURE: Final = 0.8
-_LIKELY: Final = 0.5
+_LIKELY: Final = 0.6
+_POSSIBLE: Final = 0.5
 _MAX_PRESCRIPTIONS: Final = 3
 _MAX_UNRECOGNIZED_FILES: Final = 3
 _MAX_LINE: Final = 160
@@ -143,11 +144,12 @@ def _title(verdict: "Verdict") -> str:
     """Return the cluster, the group, the cause, the culprits and the figures that decide."""
     cluster = f"{verdict.cluster}: " if verdict.cluster else ""
     title = f"{cluster}{verdict.group}: {verdict.cause}"
-    who, colon, figures = verdict.headline.partition(": ")
-    if not verdict.culprits or not who.startswith(verdict.culprits[0]):
-        culprits = f", caused by {_shorten(verdict.culprits, 3)}" if verdict.culprits else ""
-        return f"{title}{culprits}{'; ' if verdict.headline else ''}{verdict.headline}"
-    return f"{title}, caused by {who}: {figures}" if colon else f"{title}: {verdict.headline}"
+    names = _shorten(verdict.culprits, 3)
+    if names and verdict.headline.startswith(f"{names}: "):
+        return f"{title}, caused by {verdict.headline}"
+    if not names or verdict.headline.startswith(verdict.culprits[0]):
+        return f"{title}: {verdict.headline}"
+    return f"{title}, caused by {names}{'; ' if verdict.headline else ''}{verdict.headline}"
 
 
 def _print_evidence(line: "EvidenceLine") -> None:
@@ -240,7 +242,8 @@ def _lag(lag: "LagEstimate") -> str:
 
 
 def _confidence(confidence: float) -> str:
-    word = "sure" if confidence >= _SURE else "likely" if confidence > _LIKELY else "unknown"
+    words = ((_SURE, "sure"), (_LIKELY, "likely"), (_POSSIBLE, "possible"))
+    word = next((word for least, word in words if confidence >= least), "unknown")
     return f"{word} (confidence {confidence:.2f})"
 
 

@@ -158,7 +158,7 @@ def _unknown(finding: Finding, rebalances: int) -> str:
 
 
 def _healthy(finding: Finding, rebalances: int) -> str:
-    return f"{plural(rebalances, 'rebalance')}, no failure"
+    return f"{plural(rebalances, 'rebalance')}, no failure" if rebalances else "no failure"
 
 
 def _sentence(text: str) -> Callable[[Finding, int], str]:

@@ -19,7 +19,12 @@ from slackwater.doctor.causes.eager import STOP_THE_WORLD, stop_the_world
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, UNSURE, EvidenceLine, Finding, evidence, shown
 from slackwater.doctor.causes.known_bugs import bugs_like, known_bug
 from slackwater.doctor.causes.rules import BROKER, CAUSES, CLIENTS, RECORDS, RULES
-from slackwater.doctor.causes.single_failures import has_evidence_of_health, rebalance_without_reason, single_failure
+from slackwater.doctor.causes.single_failures import (
+    has_evidence_of_health,
+    is_asked_to_rejoin,
+    rebalance_without_reason,
+    single_failure,
+)
 from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.headlines import headline, no_action
@@ -277,6 +282,18 @@ def _missing(history: GroupHistory, chosen: Finding) -> tuple[str, ...]:
 
 
 def _healthy(history: GroupHistory) -> Finding:
+    if (row := rebalance_without_reason(history)) is not None:
+        what = "was asked to rejoin" if is_asked_to_rejoin(row) else "gave up its partitions and joined again"
+        return Finding(
+            UNKNOWN,
+            (),
+            (row.time_ms,),
+            UNSURE,
+            evidence=shown([evidence(row, f"the client {what}")]),
+            missing=(_WHY_REBALANCED,),
+            alternatives=("scale_out", "scale_in", "rolling_restart", "shared_group_id"),
+            headline="the group rebalanced; the lines of this client do not show why",
+        )
     if not has_evidence_of_health(history):
         return Finding(UNKNOWN, (), (), UNSURE, missing=(_NO_EVIDENCE,))
     if (shrunk := history.shrunk) is not None:
@@ -291,17 +308,6 @@ def _healthy(history: GroupHistory) -> Finding:
             alternatives=("scale_in", "crash"),
             headline=f"generation {after.number} has {after.members} members, the one before had {before.members}; "
             "no line says who left",
-        )
-    if (row := rebalance_without_reason(history)) is not None:
-        return Finding(
-            UNKNOWN,
-            (),
-            (row.time_ms,),
-            UNSURE,
-            evidence=shown([evidence(row, "the client gave up its partitions and joined again")]),
-            missing=(_WHY_REBALANCED,),
-            alternatives=("scale_out", "scale_in", "rolling_restart", "shared_group_id"),
-            headline="the group rebalanced; the lines of this client do not show why",
         )
     missing = tuple(text for source, text in _NOT_VISIBLE if not getattr(history, source))
     return Finding(HEALTHY, (), (), LIKELY if missing else CERTAIN, missing=missing)

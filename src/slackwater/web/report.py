@@ -184,7 +184,7 @@ def _named(cause: str) -> str:
 
 
 def _badge(verdict: Verdict) -> str:
-    tone = "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" else "calm"
+    tone = "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" or verdict.partial else "calm"
     name = _named(verdict.cause) + (
         f" · {again.removeprefix('a rebalance ')}" if (again := recurrence(verdict)) else ""
     )

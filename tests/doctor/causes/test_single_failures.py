@@ -71,3 +71,52 @@ def test_healthy_needs_evidence_of_health() -> None:
     assert exit_code([verdict]) == UNKNOWN_CAUSE
     scenario.log("a", EventKind.MEMBER_JOINED, 2, generation=1)
     assert scenario.verdict().cause == "healthy"
+
+
+ALREADY = {"reason": "group is already rebalancing"}
+
+
+def test_heartbeat_thread_that_asks_to_rejoin_in_vain_is_a_late_poll() -> None:
+    scenario = Scenario()
+    for at in (3, 6, 9):
+        scenario.log("a", EventKind.JOIN_REQUESTED, at, detail=ALREADY)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.culprits) == ("poll_delay", ("a",))
+    assert verdict.headline == "a was asked to rejoin 3 times in 6.0 s and did not"
+
+
+@pytest.mark.parametrize("gap", [0.1, 300])
+def test_requests_of_one_or_of_several_rebalances_are_not_counted(gap: float) -> None:
+    scenario = Scenario()
+    for number in range(4):
+        scenario.log("a", EventKind.HEARTBEAT_REFUSED, 3 + gap * number, detail=REBALANCING)
+    verdict = scenario.verdict()
+    assert verdict.cause == "unknown"
+    assert verdict.headline == "the group rebalanced; the lines of this client do not show why"
+    assert "scale_out" in verdict.alternatives
+    assert not verdict.prescriptions
+
+
+def test_client_that_leaves_and_goes_on_was_not_closed() -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.MEMBER_LEFT, 3, detail={"by": "itself"})
+    scenario.log("a", EventKind.PARTITIONS_REVOKED, 4, detail={"partitions": ["t-0"]})
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.culprits) == ("poll_delay", ("a",))
+    assert verdict.confidence < 0.8
+
+
+def test_client_that_is_closed_does_not_go_on() -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.PARTITIONS_REVOKED, 3, detail={"partitions": ["t-0"]})
+    scenario.log("a", EventKind.MEMBER_LEFT, 4, detail={"by": "itself"})
+    assert scenario.verdict().cause != "poll_delay"
+
+
+def test_coordinator_that_moved_is_named() -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.COORDINATOR_LOST, 3, detail={"node": "10.0.0.3:9092/3"})
+    scenario.log("a", EventKind.COORDINATOR_FOUND, 4, detail={"node": "10.0.0.2:9092/2"})
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.culprits) == ("coordinator_restart", ("broker 3",))
+    assert verdict.headline == "the coordinator moved from broker 3 to broker 2"

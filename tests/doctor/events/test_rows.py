@@ -22,6 +22,10 @@ from slackwater.group.events import EventSource
         ("logs/eu.west.3.log", "eu.west.3"),
         ("eu.west", "eu.west"),
         ("orders.gz", "orders"),
+        ("/tmp/log.txt", "the client in log.txt"),
+        ("stdout.log.2026-11-16-08.gz", "the client in stdout.log"),
+        ("logs/3.log", "the client in 3.log"),
+        ("stdin", "the client in standard input"),
     ],
 )
 def test_label_is_the_file_name_without_suffix(file: str, label: str) -> None:

@@ -56,6 +56,8 @@ def test_block_has_the_values_of_its_single_lines() -> None:
             assert row is None, line
         else:
             assert row is not None, line
+            if "error" in values:  # its code is added
+                assert str(row["error"]).endswith(values.pop("error")), line
             assert {name: row.get(name) for name in _texts(values)} == _texts(values)
 
 

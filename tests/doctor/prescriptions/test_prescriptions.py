@@ -69,7 +69,11 @@ def test_measured_times_are_rounded() -> None:
 def test_unmeasured_values_are_left_out() -> None:
     prescriptions = prescribe("poll_delay", {})
     assert all(not prescription.settings for prescription in prescriptions)
-    assert "measure it first" in prescriptions[0].what
+    assert "measure it: the input does not show its duration" in prescriptions[0].what
+    late = prescribe("poll_delay", {"limit_ms": 300_000, "longest_ms": 300_000})
+    assert all(not prescription.settings and not prescription.percent for prescription in late)
+    assert "shows only that it takes more than 300 s" in late[1].what
+    assert "measure the duration first" in prescribe("session_expiry", {})[0].what
     assert "{" not in "".join(prescription.what + prescription.cost for prescription in prescriptions)
 
 

@@ -26,6 +26,8 @@ SUBSCRIPTIONS: Final = (
 )
 MIN_BATCHES_FOR_PERCENTILE: Final = 100
 """The 99th percentile of fewer values is their maximum."""
+_DETECTION_MS: Final = 1_500
+"""librdkafka logs an overrun when its timer notices it, not when the batch ends: what it logs is less than that."""
 _AT_THE_LIMIT: Final = 1.25
 """The timer fires at its limit; the rest is for the join before the first poll."""
 
@@ -166,7 +168,7 @@ def _figures(
         over_ms
         for timeline in culprits
         for row in timeline.overruns
-        if (over_ms := row.detail_number("over_ms")) is not None
+        if (over_ms := row.detail_number("over_ms")) is not None and over_ms >= _DETECTION_MS
     ]
     names = {id(timeline) for timeline in culprits}
     away = [r.absence.away_ms or 0 for r in with_reason(absences, AbsenceReason.POLL) if id(r.timeline) in names]

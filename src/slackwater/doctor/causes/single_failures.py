@@ -15,6 +15,7 @@ from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, Finding, evidence
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.events.times import has_clock
 from slackwater.doctor.headlines import count_of, shown_names
 from slackwater.doctor.prescriptions.numbers import measured
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -24,7 +25,13 @@ MIN_CONFIDENCE: Final = 0.5
 _MIDDLE: Final = 0.6
 _MIN_REJOIN_REQUESTS: Final = 3
 """A client that polls rejoins at the first one."""
+_MAX_HEARTBEAT_INTERVAL_MS: Final = 20_000
+"""Requests to rejoin that are further apart belong to different rebalances."""
+_SAME_REQUEST_MS: Final = 500
+"""A client reports one request in several lines."""
 _REBALANCING: Final = ("REBALANCE_IN_PROGRESS", "rebalancing", "ebalance in progress", "RebalanceInProgress")
+_ALREADY_REBALANCING: Final = "group is already rebalancing"
+"""The reason for which the Java consumer joins again after such a response."""
 _NOT_COORDINATOR: Final = ("NOT_COORDINATOR", "not the correct coordinator", "COORDINATOR_NOT_AVAILABLE")
 _OLD_GENERATION: Final = ("ILLEGAL_GENERATION", "IllegalGeneration", "generation id is not valid", "already rebalanced")
 _POLL_OR_SESSION: Final = (
@@ -135,6 +142,8 @@ _FAILURES: Final = (
         "why the join failed; add the broker's log",
     ),
 )
+_LEFT_AND_WENT_ON_MS: Final = 60_000
+"""A client that left by its poll timer rejoins at its next poll."""
 _KINDS: Final = (
     EventKind.MEMBER_FENCED,
     EventKind.JOIN_REFUSED,
@@ -170,9 +179,11 @@ def single_failure(history: GroupHistory) -> Finding | None:
     rows = history.of(*_KINDS)
     for failure in _FAILURES:
         own = [row for row in rows if failure.matches(row)]
+        if own and failure.matches is _is_without_coordinator and (moved := _moved_coordinator(history)) is not None:
+            return moved
         if own:
             return _finding(history, failure, own)
-    return _asked_to_rejoin(history)
+    return _left_and_went_on(history) or _asked_to_rejoin(history)
 
 
 def has_evidence_of_health(history: GroupHistory) -> bool:
@@ -181,7 +192,9 @@ def has_evidence_of_health(history: GroupHistory) -> bool:
 
 
 def rebalance_without_reason(history: GroupHistory) -> Row | None:
-    """Return where the only client of an excerpt gave up partitions and joined again, if the input has no reason.
+    """Return where the only client of an excerpt was asked to rejoin, or gave up partitions and joined again.
+
+    None if the input may contain the reason, and if a client that was asked has joined.
 
     An excerpt that begins while the client is a member does not show the members that came or left before.
     """
@@ -189,6 +202,9 @@ def rebalance_without_reason(history: GroupHistory) -> Row | None:
         return None
     if any(timeline.starts for timeline in history.timelines.values()):
         return None
+    asked = next(filter(is_asked_to_rejoin, history.of(EventKind.HEARTBEAT_REFUSED, EventKind.JOIN_REQUESTED)), None)
+    if asked is not None and not history.of(*_JOINED):
+        return asked
     revoked = (row for row in history.of(EventKind.PARTITIONS_REVOKED) if row.detail_names("partitions"))
     first = next(revoked, None)
     joined = history.of(EventKind.MEMBER_JOINED)
@@ -217,6 +233,34 @@ def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> F
     )
 
 
+def _moved_coordinator(history: GroupHistory) -> Finding | None:
+    """Find a client that lost its coordinator on one broker and found it on another one."""
+    lost: dict[str, Row] = {}
+    for row in history.of(EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND):
+        if not row.is_from_client or not (node := row_predicates.node(row)):
+            continue
+        if row.kind == EventKind.COORDINATOR_LOST:
+            lost[_name(row)] = row
+        elif (first := lost.pop(_name(row), None)) is not None and node != (old := row_predicates.node(first)):
+            name = _name(row) or "a client"
+            return Finding(
+                cause="coordinator_restart",
+                culprits=(f"broker {old}",),
+                times=(first.time_ms,),
+                confidence=POSSIBLE,
+                evidence=shown(
+                    [
+                        evidence(first, f"{name} lost its coordinator on broker {old}"),
+                        evidence(row, f"{name} found it on broker {node}"),
+                    ]
+                ),
+                missing=(f"why it moved (a restart, or a new leader of its partition); add the log of broker {old}",),
+                partial=True,
+                headline=f"the coordinator moved from broker {old} to broker {node}",
+            )
+    return None
+
+
 def _of_protocol(history: GroupHistory, cause: str) -> str:
     return _KIP848.get(cause, cause) if history.is_consumer_protocol else cause
 
@@ -237,7 +281,7 @@ def _lost_while_asked_to_rejoin(history: GroupHistory) -> Finding | None:
             asked.setdefault(name, row)
         elif row_predicates.is_lost(row) and not row_predicates.is_timed_out(row) and name in asked:
             first = asked[name]
-            waited_ms = row.time_ms - first.time_ms
+            waited_ms = row.time_ms - first.time_ms if has_clock(first.time_ms) else 0
             during = f" within {measured(waited_ms)}" if waited_ms else ""
             return Finding(
                 cause=_of_protocol(history, "poll_delay"),
@@ -259,22 +303,74 @@ def _lost_while_asked_to_rejoin(history: GroupHistory) -> Finding | None:
     return None
 
 
+def is_asked_to_rejoin(row: Row) -> bool:
+    """Return whether a client's heartbeat was answered with REBALANCE_IN_PROGRESS."""
+    if row.kind == EventKind.JOIN_REQUESTED:
+        return row.is_from_client and _ALREADY_REBALANCING in row.detail_text("reason")
+    return row.kind == EventKind.HEARTBEAT_REFUSED and row.is_from_client and _has(row, _REBALANCING)
+
+
+def _left_and_went_on(history: GroupHistory) -> Finding | None:
+    """Find a client that left without a reason and then gave up its partitions or joined: it was not closed.
+
+    A client that is closed gives up its partitions before it leaves, and does not join again. Only the poll timer, and
+    a change of its subscription, make it leave and go on.
+    """
+    left: dict[str, Row] = {}
+    for row in history.of(EventKind.MEMBER_LEFT, EventKind.PARTITIONS_REVOKED, *_JOINED):
+        if not row.is_from_client:
+            continue
+        if row.kind == EventKind.MEMBER_LEFT:
+            if not row_predicates.reason(row) and row.trigger is None:
+                left[_name(row)] = row
+        elif (first := left.pop(_name(row), None)) is not None:
+            timeline = history.timelines.get(_name(row))
+            is_new = timeline is not None and any(
+                first.time_ms <= start.time_ms <= row.time_ms for start in timeline.starts
+            )
+            if is_new or (has_clock(first.time_ms) and row.time_ms - first.time_ms > _LEFT_AND_WENT_ON_MS):
+                continue
+            name = _name(row) or "a client"
+            return Finding(
+                cause=_of_protocol(history, "poll_delay"),
+                culprits=(_name(row),) if _name(row) else (),
+                times=(first.time_ms,),
+                confidence=_MIDDLE,
+                evidence=shown(
+                    [evidence(first, f"{name} left the group"), evidence(row, f"{name} went on afterwards")]
+                ),
+                missing=("whether its poll timer made it leave; add the client's log before this line",),
+                alternatives=("subscription_change",),
+                partial=True,
+                headline=f"{name} left the group without being closed",
+            )
+    return None
+
+
 def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
     """Find a client that is asked to rejoin repeatedly and does not: its poll loop does not run."""
     asked: dict[str, list[Row]] = {}
     longest: list[Row] = []
-    for row in history.of(EventKind.HEARTBEAT_REFUSED, EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED):
+    for row in history.of(
+        EventKind.HEARTBEAT_REFUSED, EventKind.JOIN_REQUESTED, EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED
+    ):
         if not row.is_from_client:
             continue
         own = asked.setdefault(_name(row), [])
-        if row.kind != EventKind.HEARTBEAT_REFUSED:
-            asked[_name(row)] = []
-        elif _has(row, _REBALANCING):
+        if row.kind in _JOINED:
+            own.clear()
+        elif is_asked_to_rejoin(row):
+            since_ms = row.time_ms - own[-1].time_ms if own and has_clock(row.time_ms) else _SAME_REQUEST_MS
+            if since_ms > _MAX_HEARTBEAT_INTERVAL_MS:
+                own.clear()
+            elif since_ms < _SAME_REQUEST_MS:
+                continue
             own.append(row)
             longest = list(own) if len(own) > len(longest) else longest
     if len(longest) < _MIN_REJOIN_REQUESTS:
         return None
-    name, waited_ms = _name(longest[0]), longest[-1].time_ms - longest[0].time_ms
+    name = _name(longest[0])
+    waited_ms = longest[-1].time_ms - longest[0].time_ms if has_clock(longest[0].time_ms) else 0
     during = f" in {measured(waited_ms)}" if waited_ms else ""
     return Finding(
         cause=_of_protocol(history, "poll_delay"),
@@ -282,7 +378,7 @@ def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
         times=tuple(row.time_ms for row in longest),
         confidence=_MIDDLE,
         evidence=shown(evidence(row, f"{name or 'a client'} was asked to rejoin and did not") for row in longest),
-        figures={"failures": len(longest), "waited_ms": waited_ms},
+        figures={"failures": len(longest)} | ({"waited_ms": waited_ms} if waited_ms else {}),
         missing=("what the poll loop does meanwhile, and whether it rejoined later; add the rest of the client's log",),
         alternatives=("stuck_rebalance",),
         partial=True,

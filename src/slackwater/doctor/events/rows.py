@@ -29,6 +29,10 @@ _ORDER: Final[dict[str, int]] = {
 }
 _LOG_SUFFIXES: Final = re.compile(r"(?:\.(?:log|txt|out|err|jsonl?)(?:[.-]\d[\d-]*)?)?(?:\.gz)?$")
 """Suffixes of log files, rotated ones included: orders.log, orders.log.3, orders.log.2026-11-16.gz."""
+_SAYS_NOTHING: Final = re.compile(r"(?i:logs?|out|output|stdout|stderr|console|messages|[\d._-]+)")
+"""Names of log files that do not name their program."""
+_ROTATION: Final = re.compile(r"(?<=[A-Za-z])(?:[.-]\d[\d-]*)?(?:\.gz)?$")
+_STDIN: Final = "stdin"
 BROKER_SIDE: Final[frozenset[str]] = frozenset({EventSource.COORDINATOR, EventSource.BROKER_LOG})
 CLIENT_SIDE: Final[frozenset[str]] = frozenset({EventSource.MEMBER, EventSource.CLIENT_LOG})
 
@@ -184,7 +188,11 @@ def _sort_key(row: Row) -> tuple[int, str, int]:
 
 @cache
 def _label(file: str) -> str | None:
-    return _LOG_SUFFIXES.sub("", file.rpartition("/")[2]) or None
+    name = file.rpartition("/")[2]
+    label = _LOG_SUFFIXES.sub("", name)
+    if label == _STDIN:
+        return "the client in standard input"
+    return f"the client in {_ROTATION.sub('', name)}" if _SAYS_NOTHING.fullmatch(label) else label or None
 
 
 def _detail(value: object) -> Detail:

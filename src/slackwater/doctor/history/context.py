@@ -29,7 +29,8 @@ _FIELDS: Final = {
     "generation": re.compile(r"(?<![\w.-])generation(?:[_. -]?id)?" + _VALUE, re.IGNORECASE),
 }
 _RUBY_TAG: Final = re.compile(r"\[\[([^\]]+)\] \{")
-_GROUP_MEMBER: Final = re.compile(r"Group member \(([^,]+),coor=")
+_GROUP_MEMBER: Final = re.compile(r"Group member \(([^,]+),coor=(#PID<[\d.]+>)?")
+"""brod's name of a member: its group and its process."""
 _COMPOSE: Final = re.compile(r"(?:\d\d?:\d\d:\d\d(?: [AP]M)? )?([A-Za-z][\w.-]*) +\| ", re.ASCII)
 """docker-compose and foreman write the name of the container or process before each line."""
 _HEADER: Final = re.compile(r"^(?:.*\W)?[Gg]roup (?:coordinator|member) \(.*\):\s*$")
@@ -49,14 +50,14 @@ _ERRORS: Final = (
         ("unknown member", "unknownmember", "not aware of this member", "not in the current generation"),
     ),
     ("FENCED_INSTANCE_ID", ("fenced instance", "fencedinstance", "fenced by")),
-    ("NOT_COORDINATOR", ("not coordinator", "notcoordinator", "not the correct coordinator", "not_coordinator_for")),
+    ("NOT_COORDINATOR", ("not coordinator", "notcoordinator", "not the correct coordinator", "not coordinator for")),
     (
         "COORDINATOR_NOT_AVAILABLE",
         ("coordinator not available", "coordinatornotavailable", "coordinator is not available"),
     ),
     ("COORDINATOR_LOAD_IN_PROGRESS", ("load in progress", "loadinprogress", "is loading")),
     ("INCONSISTENT_GROUP_PROTOCOL", ("inconsistent group protocol", "inconsistentgroupprotocol")),
-    ("MAX_POLL_EXCEEDED", ("max_poll_exceeded", "maximum application poll interval")),
+    ("MAX_POLL_EXCEEDED", ("max poll exceeded", "maximum application poll interval")),
 )
 """Names of errors, and the words (in lower case) by which libraries report them."""
 _FAILED: Final = (EventKind.REBALANCE_FAILED, EventKind.SESSION_LOST, EventKind.HEARTBEAT_REFUSED)
@@ -104,6 +105,8 @@ def _field_in(name: str, text: str) -> str | None:
         return None if value.lower() in _NOTHING else value
     if name == "group" and (match := _RUBY_TAG.search(text) or _GROUP_MEMBER.search(text)):
         return match[1]
+    if name == "client" and (match := _GROUP_MEMBER.search(text)):
+        return match[2]
     return None
 
 
@@ -140,7 +143,7 @@ def name_error(text: str) -> str:
     """Return an error with the name of its code before its text."""
     if _CODE_NAMES.search(text):
         return text
-    lower = text.lower()
+    lower = text.lower().replace("_", " ")
     name = next((name for name, words in _ERRORS if any(word in lower for word in words)), None)
     return text if name is None else f"{name}: {text}"
 

@@ -333,11 +333,10 @@ def _add_errors(columns: Columns, lines: Sequence[LogLine], has_context: bool) -
     whys = columns.get("why", errors)
     kinds = columns["kind"]
     for row, line in enumerate(lines):
-        if (
-            errors[row] is None
-            and whys[row] is None
-            and (error := find_error(line, has_fields=has_context)) is not None
-        ):
+        error = errors[row]
+        if error is None and whys[row] is None:
+            error = find_error(line, has_fields=has_context)
+        if error is not None and (error != errors[row] or has_context):
             errors[row] = name_error(error)
             kinds[row] = kind_of_error(kinds[row], errors[row])
     columns["error"] = errors

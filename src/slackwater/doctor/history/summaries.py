@@ -31,6 +31,7 @@ NAMELESS_FAILURES: Final = tuple(
         EventKind.JOIN_REFUSED,
         EventKind.REBALANCE_FAILED,
         EventKind.HEARTBEAT_REFUSED,
+        OtherEventKind.CLIENT_FAILED,
     )
 )
 """Events that are kept without a group: librdkafka without debug never logs one."""

@@ -30,6 +30,8 @@ from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, FE
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _CHANGE: Final = re.compile(r"\{(\w+)\} instead of \{(\w+)\}")
+_BASIS: Final = "{basis}"
+"""The measurement that a value is based on; without it, the text says what to measure."""
 _COOLDOWN_PERIODS: Final = 4
 _CONSUME_FEWER: Final = "handle fewer messages per consume() call"
 _POLL_IS_ONE: Final = "; with poll(), which returns one message at a time, only a faster handler helps"
@@ -104,7 +106,7 @@ def _adapt(item: Prescription, library: str | None, figures: Mapping[str, int]) 
         settings[POLL_RECORDS] = str(max(1, numbers.DEFAULT_POLL_RECORDS * percent.pop(POLL_RECORDS) // 100))
         item = replace(item, what=item.what.rpartition(":")[0])
     if library == LIBRDKAFKA and item.what.startswith(FEWER_RECORDS):
-        what = item.what.replace(FEWER_RECORDS, _CONSUME_FEWER).replace(_unmeasured_text([POLL_RECORDS]), "")
+        what = item.what.replace(FEWER_RECORDS, _CONSUME_FEWER)
         what = what.replace("of the present value", "of the present number")
         item = replace(
             item,
@@ -154,15 +156,17 @@ def _is_cooperative(remedy: Remedy) -> bool:
 
 
 def _longest_ms(figures: Mapping[str, int]) -> int | None:
-    return figures.get("p99_ms") or figures.get("longest_ms")
+    """Return the time of the longest batch; None if the input only shows that it was longer than the limit."""
+    longest = figures.get("p99_ms") or figures.get("longest_ms")
+    return None if longest is not None and longest <= figures.get("limit_ms", 0) else longest
 
 
 def _fill_in(remedy: Remedy, values: Mapping[str, str]) -> Prescription:
     settings = {name: text for name, value in remedy.settings.items() if (text := _fill(value, values)) is not None}
     unmeasured = sorted(set(remedy.settings) - set(settings))
     what = _fill(remedy.what, values) or _PLACEHOLDER.sub("?", remedy.what)
-    if unmeasured:
-        what += _unmeasured_text(unmeasured)
+    if unmeasured and _BASIS not in remedy.what:
+        what += f" (for {', '.join(unmeasured)} measure the duration first: the input does not show it)"
     return Prescription(
         order=0,
         what=what,
@@ -174,10 +178,6 @@ def _fill_in(remedy: Remedy, values: Mapping[str, str]) -> Prescription:
         cites=remedy.cites,
         optional=remedy.optional,
     )
-
-
-def _unmeasured_text(names: Iterable[str]) -> str:
-    return f" (the input gives no value for {', '.join(names)}: measure it first)"
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str | None:
@@ -206,9 +206,13 @@ def _basis(figures: Mapping[str, int]) -> str:
     batches = figures.get("late_batches", 0)
     if p99 := figures.get("p99_ms"):
         return f"the 99th percentile of {batches} late batches ({numbers.measured(p99)})"
-    if batches > 1 and "longest_ms" in figures:
+    if batches > 1 and _longest_ms(figures):
         return f"the longest of {batches} late batches ({numbers.measured(figures['longest_ms'])})"
-    return "the longest batch"
+    if _longest_ms(figures):
+        return "the longest batch"
+    limit = figures.get("limit_ms")
+    shows = f"shows only that it takes more than {numbers.seconds(limit)}" if limit else "does not show its duration"
+    return f"the longest batch (measure it: the input {shows})"
 
 
 def _values(figures: Mapping[str, int]) -> dict[str, str]:

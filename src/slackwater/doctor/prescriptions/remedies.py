@@ -314,6 +314,6 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     ),
     "known_bug": (Remedy("upgrade the client library to its current release", where="code"),),
     "eager_stop_the_world": (COOPERATIVE,),
-    "unknown": (Remedy("also read the client's log: only it shows why the client left", where="operations"),),
+    "unknown": (),
     "healthy": (),
 }

@@ -52,6 +52,21 @@ _CLASSIC_GROUPS: Final = (
         {"generation": "<old_generation>"},
     ),
     Template(
+        "preparing",
+        "0.9-0.11",
+        "Preparing to restabilize group ",
+        "Preparing to restabilize group <group> with old generation <old_generation>[[.]]",
+        EventKind.REBALANCE_STARTED,
+        {"generation": "<old_generation>"},
+    ),
+    Template(
+        "empty",
+        "0.9-0.10.0",
+        " is dead and removed",
+        "Group <group> generation <generation> is dead and removed[[.]]",
+        EventKind.GROUP_EMPTIED,
+    ),
+    Template(
         "topics changed",
         "Slackwater",
         " rebalances because of ",
@@ -605,12 +620,25 @@ COORDINATOR: Final = Family(
 GROUP_METADATA: Final = Family(
     name="group metadata manager",
     source=EventSource.BROKER_LOG,
-    markers=("[GroupMetadataManager brokerId=", "[Group Metadata Manager on Broker ", "Loaded member "),
+    markers=(
+        "[GroupMetadataManager brokerId=",
+        "[Group Metadata Manager on Broker ",
+        "Loaded member ",
+        "Static member MemberMetadata(",
+    ),
     prefix=r"^(.*?)(?:\[Group ?Metadata ?Manager (?:brokerId=|on Broker )\d+\]:? )?",
     prefix_slots=("head",),
     words=("[GroupMetadataManager", "[Group Metadata Manager"),
     templates=(
         Template("member replayed", "2.4-3.9", "Loaded member ", "Loaded member <*> in group <*>", None),
+        Template(
+            "member loaded",
+            "2.3-2.6",
+            "Static member MemberMetadata(",
+            "Static member MemberMetadata(<*>).groupInstanceId of group <group> loaded with member id <*> at "
+            "generation <generation>[[.]]",
+            None,
+        ),
         Template(
             "offsets partition loaded",
             "1.0-3.9",

@@ -471,6 +471,24 @@ _WITHOUT_PREFIX: Final = tuple(
     if template.kind is not None and len(template.key) >= _MIN_KEY and not template.wording.startswith("<")
 )
 
+_WITH_GROUP_AT_THE_END: Final = (
+    Template(
+        "revoked",
+        "all",
+        "Revoking previously assigned partitions ",
+        "Revoking previously assigned partitions <partitions> for group <group>",
+        EventKind.PARTITIONS_REVOKED,
+    ),
+    Template(
+        "assigned",
+        "all",
+        "Setting newly assigned partitions ",
+        "Setting newly assigned partitions <partitions> for group <group>",
+        EventKind.PARTITIONS_ASSIGNED,
+    ),
+)
+"""The same wording in the older Java consumer and in the Python clients, with the group."""
+
 JAVA_TEXT: Final = Family(
     name="Java consumer's messages alone",
     source=EventSource.CLIENT_LOG,
@@ -479,7 +497,7 @@ JAVA_TEXT: Final = Family(
     prefix_slots=("head",),
     words=(),
     is_open=True,
-    templates=_WITHOUT_PREFIX,
+    templates=(*_WITH_GROUP_AT_THE_END, *_WITHOUT_PREFIX),
 )
 """Lines whose `[Consumer clientId=…, groupId=…]` a layout or a person left out."""
 

@@ -7,6 +7,7 @@ Invariants:
 
 from typing import Final
 
+from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.templates.wording import Family, Template
 from slackwater.group.events import EventKind, EventSource
 
@@ -22,6 +23,9 @@ JAVA_LEGACY: Final = Family(
         "Attempt to join group ",
         "uto-commit of offsets ",
         "occurred while committing offsets for group ",
+        "Unexpected error in join group response: ",
+        "Unexpected error from SyncGroup: ",
+        "Unexpected error in heartbeat response: ",
     ),
     prefix=r"^(.*?)",
     prefix_slots=("head",),
@@ -36,6 +40,14 @@ JAVA_LEGACY: Final = Family(
             EventKind.MEMBER_JOINED,
         ),
         Template("joining", "0.10-0.11", "(Re-)joining group", "(Re-)joining group <*>", None),
+        *(
+            Template("raised by poll()", "0.9+", text, f"{text}<error>", OtherEventKind.CLIENT_FAILED)
+            for text in (
+                "Unexpected error in join group response: ",
+                "Unexpected error from SyncGroup: ",
+                "Unexpected error in heartbeat response: ",
+            )
+        ),
         Template(
             "coordinator lost",
             "0.10-0.11",

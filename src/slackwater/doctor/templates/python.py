@@ -398,6 +398,7 @@ ANY_CLIENT: Final = Family(
         "synced group ",
         " for group ",
         "eartbeat ",
+        "Marking the coordinator dead",
         "LeaveGroup request",
         "Leaving consumer group",
         "poll timeout has expired",
