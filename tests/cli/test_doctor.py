@@ -558,7 +558,7 @@ LOST_LINE = (
         (LOST_LINE, "…Group coordinator kafka:9092…", "Rediscovery will be attempted."),
         ("Member o-1 left (a.b.Coordinator)", "Member o-1 left", ""),
         (
-            f"Member o-1 was removed{' again' * 45} at the end and wit",
+            f"Member o-1 was removed{' again' * 160} at the end and wit",
             "Member o-1 was removed again again…",
             "and wit…",
         ),

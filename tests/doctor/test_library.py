@@ -85,3 +85,20 @@ def test_spark_member_whose_late_batch_is_cited() -> None:
     rows = [row._replace(file="a.log", position=at) for at, row in enumerate(rows)]
     verdict = diagnose_group(GroupHistory("billing", rows))
     assert (verdict.cause, verdict.library) == ("poll_delay", "spark")
+
+
+OWN_START = (
+    "2026-11-18 17:21:19,520 INFO [Consumer clientId=a, groupId=billing] Starting the Slackwater consumer, version 1"
+)
+OVERRUN = "2026-11-18 17:25:00,000 WARNING [Consumer clientId=a] consumer poll timeout has expired."
+
+
+def test_own_consumer_in_a_layout_without_logger_names() -> None:
+    rows = [
+        Row(1_000, OtherEventKind.CLIENT_STARTED, EventSource.CLIENT_LOG, "billing", client="a", line=OWN_START),
+        Row(2_000, EventKind.MEMBER_JOINED, EventSource.CLIENT_LOG, "billing", client="a", member="a-1", generation=1),
+        Row(400_000, EventKind.POLL_OVERRUN, EventSource.CLIENT_LOG, "billing", client="a", line=OVERRUN),
+    ]
+    rows = [row._replace(file="a.log", position=at) for at, row in enumerate(rows)]
+    verdict = diagnose_group(GroupHistory("billing", rows))
+    assert (verdict.cause, verdict.library) == ("poll_delay", "slackwater")

@@ -3,13 +3,17 @@
 import logging
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from slackwater import Admin, Broker, Consumer
 from slackwater.client.config import format_setting
 from slackwater.doctor.causes.finding import SURE
+from slackwater.doctor.diagnosis import DiagnosisRequest
 from slackwater.doctor.events.rows import Row, row_of
+from slackwater.doctor.history.files import list_local_files
+from slackwater.doctor.local.job import diagnose
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -84,7 +88,7 @@ def _has_left(broker: Broker, before: int) -> bool:
     return count_of_leaves(broker) > before
 
 
-def test_slow_member_is_culprit_from_logs_and_events(log: LineCollector) -> None:
+def test_slow_member_is_culprit_from_logs_and_events(log: LineCollector, tmp_path: Path) -> None:
     with Broker() as broker:
         broker.create_topic(TOPIC, 4)
         fill(broker, TOPIC, numbers(20))
@@ -108,6 +112,11 @@ def test_slow_member_is_culprit_from_logs_and_events(log: LineCollector) -> None
         "max.poll.records",
         "max.poll.interval.ms",
     ]
+    (tmp_path / "broker.log").write_text("".join(f"{line}\n" for line in log.lines if "slackwater.broker" in line))
+    (tmp_path / "clients.log").write_text("".join(f"{line}\n" for line in log.lines if "slackwater.client" in line))
+    (of_files,) = diagnose(DiagnosisRequest([str(tmp_path)]), list_local_files([str(tmp_path)])).verdicts
+    assert (of_files.cause, of_files.culprits, of_files.library) == ("poll_delay", ("slow",), "slackwater")
+    assert of_files.prescriptions[0].settings["max.poll.records"].isdigit()  # of the default, which is not logged
 
 
 def test_added_partitions_are_found_in_logs_and_events(log: LineCollector) -> None:

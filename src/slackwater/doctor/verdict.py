@@ -29,7 +29,7 @@ from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.headlines import headline, no_action
 from slackwater.doctor.prescriptions import Prescription, check_version, for_library, prescribe
-from slackwater.doctor.prescriptions.libraries import OWN, SPARK, library_of
+from slackwater.doctor.prescriptions.libraries import OWN, SPARK, UNKNOWN_LIBRARY, library_of
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, member_timelines
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats, lag_of, minutes
@@ -197,8 +197,9 @@ def with_library(verdict: Verdict) -> Verdict:
         _texts(verdict.client_lines)
     )
     files = {_file(line) for line in cited}
-    if library == OWN and library_of(_texts(line for line in verdict.client_lines if _file(line) in files)) == SPARK:
-        library = SPARK  # its member logs the consumer's lines, too
+    if library in (UNKNOWN_LIBRARY, OWN):  # our consumer has Java's lines, and our source for Spark the consumer's
+        of_files = library_of(_texts(line for line in verdict.client_lines if _file(line) in files))
+        library = of_files if of_files in (OWN, SPARK) else library
     if library is None and EventSource.MEMBER in verdict.sources and EventSource.CLIENT_LOG not in verdict.sources:
         library = "slackwater"  # no other client writes events
     prescriptions = for_library(verdict.prescriptions, library, verdict.figures)

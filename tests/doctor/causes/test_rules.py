@@ -90,6 +90,20 @@ def test_leave_without_reason_is_unknown() -> None:
     assert "the broker's log does not contain the reason; add the client log of" in verdict.missing[0]
 
 
+def test_expiry_without_client_log_is_unknown() -> None:
+    scenario = settled("a", "b", "c", logged=False)
+    for at in (20, 60):
+        scenario.expire("b", at)
+        scenario.join("b", at + 10)
+        scenario.form(at + 11)
+    verdict = scenario.verdict()
+    assert verdict.cause == "unknown"
+    assert {"session_expiry", "crash_loop"} <= set(verdict.alternatives)
+    assert {line.what for line in verdict.evidence} == {
+        "b was removed: no heartbeat within its session timeout; why it sent none is not logged"
+    }
+
+
 def test_leaves_at_the_poll_limit_are_likely_poll_delay() -> None:
     scenario = settled("a", "b", "c", logged=False)
     scenario.record(1, limit_ms=5000)

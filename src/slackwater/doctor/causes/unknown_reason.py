@@ -31,7 +31,7 @@ def unknown_reason(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
         return None
     names = unique(explained.timeline.name for explained in own)
     times = tuple(explained.left_ms for explained in own)
-    lines = shown(evidence(r.absence.evidence, f"{r.timeline.name} left; the reason is not logged") for r in own)
+    lines = shown(evidence(r.absence.evidence, f"{r.timeline.name} {_what(r.reason)}") for r in own)
     recurring = recurs(own)
     limit = _poll_limit(history, own) if recurring else None
     if limit is not None:
@@ -56,6 +56,12 @@ def unknown_reason(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
         missing=_missing(history, names),
         alternatives=unique(cause for r in own for cause in _could_be(history, r)),
     )
+
+
+def _what(reason: AbsenceReason) -> str:
+    if reason is AbsenceReason.EXPIRED_UNKNOWN_REASON:
+        return "was removed: no heartbeat within its session timeout; why it sent none is not logged"
+    return "left; the reason is not logged"
 
 
 def _poll_limit(history: GroupHistory, own: Sequence[ExplainedAbsence]) -> int | None:

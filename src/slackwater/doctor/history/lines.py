@@ -29,8 +29,9 @@ GROUP_EVENT: Final = "group event"
 """Lines that are not from a log: records of `__consumer_offsets` and events of `__group_events`, dumped as JSON. These
 names stand in the `template` column until the line is decoded."""
 MAX_LINE_LENGTH: Final = 2**16
-SHOWN_CHARACTERS: Final = 300
-"""The length of a line in the evidence of a verdict."""
+SHOWN_CHARACTERS: Final = 1_000
+"""The length of a line in the evidence of a verdict. In Kafka's layout a line ends with its logger, which names the
+library."""
 
 _IN_RECORDS: Final = ('"partition"', '"key"')
 _IN_GROUP_EVENTS: Final = ('"time_ms":', '"kind":')
