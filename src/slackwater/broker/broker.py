@@ -34,6 +34,7 @@ from slackwater.broker.storage.directory import DataDirectory
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.producer_ids import ProducerIds
 from slackwater.broker.storage.topics import KEEP_RECORDS, Topic, Topics, remove_directories
+from slackwater.broker.transactions.markers import PartitionMarkerWriter
 from slackwater.clock import Clock
 from slackwater.escaping import get_logger
 from slackwater.group.coordinator import CoordinatorConfig
@@ -112,6 +113,12 @@ class Broker:
             schedule_flush=schedule_flush,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
         )
+        self.markers = PartitionMarkerWriter(
+            self.topics,
+            self.durability,
+            now_ms=clock.now_ms,
+            schedule_flush=schedule_flush,
+        )
         self.group_metrics = GroupMetrics(
             self.groups.coordinator.groups, now_ms=group_clock.now_ms, end_offset=self._end_offset
         )
@@ -144,12 +151,13 @@ class Broker:
     def flush_pending(self) -> None:
         """Write the pending appends of this iteration, and those that follow from them."""
         self._flush_once()
-        while self.groups.has_pending:
+        while self.groups.has_pending or self.markers.has_pending:
             self._flush_once()
 
     def _flush_once(self) -> None:
         self.appends.flush_pending()
         self.groups.flush_pending()
+        self.markers.flush_pending()
         self.events.flush_pending()
         self.durability.flush_pending()
 

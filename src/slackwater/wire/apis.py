@@ -69,6 +69,7 @@ OFFSET_FOR_LEADER_EPOCH: Final = _api(23, "OffsetForLeaderEpoch", 2, 4, flexible
 ADD_PARTITIONS_TO_TXN: Final = _api(24, "AddPartitionsToTxn", 0, 5, flexible=3)
 ADD_OFFSETS_TO_TXN: Final = _api(25, "AddOffsetsToTxn", 0, 4, flexible=3)
 END_TXN: Final = _api(26, "EndTxn", 0, 5, flexible=3)
+WRITE_TXN_MARKERS: Final = _api(27, "WriteTxnMarkers", 1, 2, flexible=1)
 TXN_OFFSET_COMMIT: Final = _api(28, "TxnOffsetCommit", 0, 5, flexible=3)
 DESCRIBE_ACLS: Final = _api(29, "DescribeAcls", 1, 3, flexible=2)
 CREATE_ACLS: Final = _api(30, "CreateAcls", 1, 3, flexible=2)

@@ -51,7 +51,7 @@ class OffsetsTopicStore:
         for batch in read_valid_batches(stored):
             if isinstance(batch, LostRange):
                 log.error("%s-%d has lost records. %s Lost: %s.", OFFSETS_TOPIC, partition, _CONSEQUENCE, batch)
-            elif batch.last_offset >= stored.log_start_offset:
+            elif batch.last_offset >= stored.log_start_offset and not batch.is_control:
                 yield from _records(batch, partition)
 
     def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:

@@ -35,6 +35,7 @@ SUPPORTED_APIS: Final[tuple[Api, ...]] = (
     apis.ADD_PARTITIONS_TO_TXN,
     apis.ADD_OFFSETS_TO_TXN,
     apis.END_TXN,
+    apis.WRITE_TXN_MARKERS,
     apis.TXN_OFFSET_COMMIT,
     apis.DESCRIBE_ACLS,
     apis.CREATE_ACLS,

@@ -16,8 +16,10 @@ With fewer than `min_bytes` the fetch waits (`delayed_fetches`) and then reads a
 - An error ends the wait. An unknown topic does not: it is reported together with the other partitions, or at once if
   there are no others.
 
-This broker has no followers: a request with a replica id is processed like a consumer's. It has no transactions: the
-last stable offset equals the high watermark, and read_committed reads the same records.
+With read_committed a partition ends at its last stable offset, and the response lists the aborted transactions of the
+range that was read. A transactional batch does not end the wait, the end of its transaction does.
+
+This broker has no followers: a request with a replica id is processed like a consumer's.
 """
 
 from collections.abc import Callable, Sequence
@@ -89,6 +91,11 @@ class _FetchRead:
         self.read()
 
     @property
+    def _counts_bytes(self) -> bool:
+        """Whether a change of a partition may be too little to end the wait."""
+        return self._min_bytes > 1 or self._committed
+
+    @property
     def is_complete(self) -> bool:
         """Whether the response can be sent without waiting."""
         return (
@@ -105,7 +112,7 @@ class _FetchRead:
         self._readable_bytes = 0  # up to the limits, including an incomplete batch at the end
         self._bytes_left = self._max_bytes
         self._has_error = False
-        self._positions: list[_FetchPosition] = []  # empty unless min_bytes > 1; else any new record is enough
+        self._positions: list[_FetchPosition] = []  # empty if any new record is enough
         self.partitions: list[Partition] = []  # existing partitions, which may grow
         unknown: list[ReadPartition] = []
         for requested in self._fetch.partitions:
@@ -122,7 +129,7 @@ class _FetchRead:
             self.partitions.append(partition)
             # An idle consumer may have many partitions without any change.
             if in_session and _is_unchanged(partition, requested):
-                if self._min_bytes > 1:
+                if self._counts_bytes:
                     end = partition.log.end_position
                     self._positions.append(_FetchPosition(partition, requested.fetch_offset, end, requested.max_bytes))
                 continue
@@ -141,7 +148,7 @@ class _FetchRead:
             requested.index,
             0,
             end,
-            end,
+            log.last_stable_offset,
             log.log_start_offset,
             aborted_transactions=[] if self._committed else None,
             records=_NO_RECORDS,
@@ -158,15 +165,23 @@ class _FetchRead:
         start = log.find(offset)
         if isinstance(start, Rejection):
             return _error_data(requested, start.error)
-        if self._min_bytes > 1:
+        if self._counts_bytes:
             self._positions.append(_FetchPosition(partition, offset, start, requested.max_bytes))
         limit = min(self._bytes_left, requested.max_bytes)
-        records = log.read_at(start, limit, min_one=not self._readable_bytes)
+        stable_end = log.find_stable_end() if self._committed else None
+        if isinstance(stable_end, Rejection):
+            return _error_data(requested, stable_end.error)
+        records = log.read_at(start, limit, min_one=not self._readable_bytes, end=stable_end)
         if isinstance(records, Rejection):
             return _error_data(requested, records.error)
         if records:
             data.records = cast("bytes", records)  # the encoder needs only the length of a range
-            readable = max(len(records), min(limit, start.segment.size - start.position))
+            if self._committed:
+                data.aborted_transactions = [
+                    AbortedTransaction(aborted.producer_id, aborted.first_offset)
+                    for aborted in log.aborted_transactions(offset, start, len(records))
+                ]
+            readable = max(len(records), min(limit, _bytes_between(start, stable_end)))
             self._readable_bytes += readable
             self._bytes_left = max(self._bytes_left - readable, 0)
         return data
@@ -178,17 +193,17 @@ class _FetchRead:
             topic, log = partition.topic, partition.log
             if self._broker.topics.get(topic.name) is not topic:
                 return True
-            if offset < log.log_end_offset:
-                active = log.active
-                if start.segment.base_offset < active.base_offset:
+            if offset < (log.last_stable_offset if self._committed else log.log_end_offset):
+                end = log.find_stable_end() if self._committed else log.end_position
+                if isinstance(end, Rejection) or start.segment.base_offset < end.segment.base_offset:
                     return True
-                available_bytes += min(active.size - start.position, max_bytes)
-        return available_bytes >= self._min_bytes
+                available_bytes += min(end.position - start.position, max_bytes)
+        return available_bytes >= max(self._min_bytes, 1)
 
     def has_enough(self) -> bool:
         """Whether the change of a partition ends the wait."""
         self._is_changed = True
-        return self._min_bytes <= 1 or self._has_available_bytes()
+        return not self._counts_bytes or self._has_available_bytes()
 
     def end_wait(self) -> None:
         """Send the response after the wait."""
@@ -299,6 +314,13 @@ def _requested(topic: FetchTopic, *, by_id: bool) -> list[CachedPartition]:
 
 def _keys(topic: ForgottenTopic, *, by_id: bool) -> list[PartitionKey]:
     return [(topic.topic_id if by_id else topic.topic, index) for index in topic.partitions]
+
+
+def _bytes_between(start: LogPosition, end: LogPosition | None) -> int:
+    """Return the bytes from a position to another one, or to the end of the segment."""
+    if end is not None and end.segment is start.segment:
+        return end.position - start.position
+    return start.segment.size - start.position
 
 
 def _is_unchanged(partition: Partition, requested: CachedPartition) -> bool:

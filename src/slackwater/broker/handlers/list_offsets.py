@@ -1,6 +1,6 @@
 """ListOffsets, v1 to v11: offsets by timestamp.
 
-v2   isolation level: without transactions the last stable offset is the high watermark
+v2   isolation level: with read_committed a partition ends at its last stable offset
 v4   leader epochs (KIP-320)
 v6   flexible
 v7   -3, the record with the newest timestamp
@@ -43,6 +43,7 @@ _MIN_VERSIONS: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 _NEVER: Final = 1 << 15
+_READ_COMMITTED: Final = 1
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
@@ -51,6 +52,8 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
     counts = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
+
+    committed = request.isolation_level == _READ_COMMITTED
 
     def look_up() -> Sliced[None]:
         response = ListOffsetsResponse()
@@ -64,7 +67,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
                 elif counts[topic.name, partition.partition_index] > 1:
                     rows.append(_error(partition, Error.INVALID_REQUEST))
                 else:
-                    rows.append((yield from _look_up(broker, topic.name, partition, context)))
+                    rows.append((yield from _look_up(broker, topic.name, partition, context, committed=committed)))
                 yield None
         context.respond(response)
 
@@ -84,7 +87,7 @@ def error_response(request: ListOffsetsRequest, version: int, error: Error) -> L
 
 
 def _look_up(
-    broker: Broker, topic: str, requested: ListOffsetsPartition, context: RequestContext
+    broker: Broker, topic: str, requested: ListOffsetsPartition, context: RequestContext, *, committed: bool
 ) -> Sliced[ListOffsetsPartitionResponse]:
     version = context.version
     if requested.timestamp < 0 and version < _MIN_VERSIONS.get(requested.timestamp, _NEVER):
@@ -95,7 +98,7 @@ def _look_up(
     if error := partition.leader_epoch_error(requested.current_leader_epoch):
         return _error(requested, error)
     try:
-        match = yield from partition.log.search_timestamp(requested.timestamp)
+        match = yield from partition.log.search_timestamp(requested.timestamp, committed=committed)
     except OSError:
         return _error(requested, Error.KAFKA_STORAGE_ERROR)
     except BrokerError as failure:
