@@ -62,7 +62,7 @@ def test_heartbeat_that_arrives_during_a_long_callback_counts(tmp_path: Path) ->
     _with_uvloop(tmp_path, scenario)
 
 
-def test_heartbeat_on_a_connection_that_is_made_during_a_stall_counts(tmp_path: Path) -> None:
+def test_heartbeat_on_a_new_connection_during_a_stall_counts(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         members = [
             await asyncio.to_thread(BlockingMember, server.port, f"g{number}", SESSION_MS) for number in range(3)
@@ -83,7 +83,7 @@ def test_heartbeat_on_a_connection_that_is_made_during_a_stall_counts(tmp_path: 
     _with_uvloop(tmp_path, scenario)
 
 
-def test_heartbeats_that_arrive_while_the_process_is_stopped_count(tmp_path: Path) -> None:
+def test_heartbeats_that_arrive_at_a_stopped_process_count(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
         members = [BlockingMember(broker.port, f"g{number}", 3_000) for number in range(5)]
         os.kill(broker.pid, signal.SIGSTOP)

@@ -124,7 +124,7 @@ def test_client_removed_after_a_request_to_rejoin_was_busy() -> None:
     assert verdict.headline == "a was asked to rejoin, did not within 40 s, and was removed from the group"
 
 
-def test_rejoin_for_a_change_of_the_subscription_without_a_broker_log() -> None:
+def test_subscription_change_without_a_broker_log() -> None:
     scenario = Scenario()
     scenario.log("a", EventKind.JOIN_REQUESTED, 10, trigger=Trigger.SUBSCRIPTION_CHANGE)
     verdict = scenario.verdict()
@@ -186,7 +186,7 @@ def test_table_of_bugs_compares_versions(version: str, *, is_affected: bool) -> 
     assert bug.has(tuple(map(int, version.split(".")))) is is_affected
 
 
-def test_members_with_one_client_id_that_leave_together_were_stopped() -> None:
+def test_members_of_one_client_id_that_leave_were_stopped() -> None:
     scenario = Scenario()
     for at, member in ((100.0, 1), (100.1, 2)):
         name = f"rdkafka-00000000-0000-0000-0000-00000000000{member}"
