@@ -60,7 +60,11 @@ def produce(server: Server, topic: str, records: int, options: Sequence[str]) ->
 def consume(server: Server, topic: str, records: int) -> Throughput:
     """Return the last column, fetch.nMsg.sec; the fifth, data.consumed.in.nMsg, must be the number of records."""
     line, server_us = perf_test(
-        server, records, "ConsumerPerformance", "--topic", topic, "--num-records", str(records), "--hide-header"
+        server,
+        records,
+        "ConsumerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--hide-header"),
+        *("--timeout", "60000"),  # a busy machine may need the default of 10 s to join
     )
     columns = line.split(", ")
     if len(columns) != 10 or int(columns[4]) < records:

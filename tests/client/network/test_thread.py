@@ -9,7 +9,8 @@ from slackwater.client.errors import NetworkError
 from slackwater.client.network.cluster import Cluster, ClusterConfig
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.client.network.thread import NetworkThread
-from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest
 from slackwater.wire.schema import Request
 from tests.client.network.hostile_server import HostileServer
 
@@ -106,4 +107,29 @@ def test_connection_with_unsent_data_is_aborted() -> None:
     end.set()
     server.close()
     assert not connection.is_open
+    assert network.loop.is_closed()
+
+
+def test_connection_that_asks_for_sasl_is_aborted() -> None:
+    asked, end = threading.Event(), threading.Event()
+
+    def respond(request: Request) -> bytes:
+        if isinstance(request, SaslHandshakeRequest):
+            asked.set()
+            end.wait(20)
+        raise OSError  # closes the connection
+
+    server = HostileServer(respond)
+    network = NetworkThread("test")
+    address = ("127.0.0.1", server.port)
+    cluster = network.run(Cluster.create(ClusterConfig(bootstrap_servers=(address,), client_id="c")))
+    with pytest.raises(NetworkError, match="closed it at the first request"):
+        network.run(cluster.request_any(MetadataRequest(), MetadataResponse))
+    again = network.submit(cluster.request_any(MetadataRequest(), MetadataResponse))
+    assert asked.wait(10)
+    network.run(cluster.close())
+    network.close()  # an open socket is reported as a ResourceWarning
+    end.set()
+    server.close()
+    assert again.cancelled()
     assert network.loop.is_closed()

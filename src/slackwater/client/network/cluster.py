@@ -260,7 +260,11 @@ class Cluster:
             )
             previous = self._connections.get(key)
             if previous is not None and previous.may_need_sasl:
-                await refuse_sasl_port(connection, config.request_timeout_ms / 1000)
+                try:
+                    await refuse_sasl_port(connection, config.request_timeout_ms / 1000)
+                except BaseException:
+                    connection.abort("connecting failed or was cancelled")
+                    raise
         except (NetworkError, AuthenticationError) as error:
             self.last_failure = str(error)
             log.warning(
