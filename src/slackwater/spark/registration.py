@@ -90,9 +90,12 @@ def _control_server(spark: Any) -> "ControlServer | None":
 
 
 def _check_python(spark: Any) -> None:
-    """Warn if the workers run another Python than this process."""
+    """Warn if the workers run another Python than this process.
+
+    The path of a shipped environment is relative to the working directory, in the driver and in every executor.
+    """
     workers = spark.conf.get("spark.pyspark.python", None) or os.environ.get(PYSPARK_PYTHON) or "python3"
-    if Path(shutil.which(workers) or workers).parent != Path(sys.executable).parent:
+    if Path(shutil.which(workers) or workers).absolute().parent != Path(sys.executable).parent:
         log.warning(
             "Spark's workers run %s, but this process runs %s. Install slackwater in both, or set %s=%s before Spark "
             "starts.",
