@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -27,6 +28,7 @@ POLL_INTERVAL_S: Final = 0.5
 TRIGGER: Final = {"processingTime": "1 second"}
 DYNAMIC_SESSION_MS: Final = "10000"
 STATIC_SESSION_MS: Final = "600000"  # on a busy machine a query takes minutes to start
+LOCAL: Final = partial(Application, master="local[1]")
 T = TypeVar("T")
 
 
@@ -90,6 +92,8 @@ class ApplicationGroup:
         records_of_others: Callable[[], list[Record]] = list,
         *,
         watermark: str | None = None,
+        launch: Callable[..., Application] = LOCAL,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self.broker = broker
         self.directory = directory
@@ -98,6 +102,8 @@ class ApplicationGroup:
         self.checker = SinkChecker(directory)
         self.counts = CountsChecker(directory)
         self._watermark = watermark
+        self._launch = launch
+        self._more_options = options or {}
         self._static = static
         self._records_of_others = records_of_others
         self._runs: dict[str, int] = {}
@@ -126,9 +132,7 @@ class ApplicationGroup:
         run = self._runs[name] = self._runs.get(name, 0) + 1
         settings = {} if self._watermark is None else {"watermark": self._watermark}
         options = self._options(name)
-        application = Application(
-            name, self.directory, options, run=run, master="local[1]", trigger=TRIGGER, **settings
-        )
+        application = self._launch(name, self.directory, options, run=run, trigger=TRIGGER, **settings)
         self._stack.callback(application.kill)
         return application
 
@@ -163,7 +167,7 @@ class ApplicationGroup:
         }
         if name in self._static:
             options |= {"kafka.group.instance.id": self._static[name], "kafka.session.timeout.ms": STATIC_SESSION_MS}
-        return options
+        return {**options, **self._more_options}
 
     def hold_batch(self, name: str) -> Path:
         """Block the application's next batch, wait until it is blocked, and return the file that blocks it."""

@@ -1,7 +1,7 @@
 """Our broker in its own process, started as a user starts it."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,19 +16,22 @@ START_SECONDS: Final = 30.0
 class BrokerProcess(ClientProcess):
     """A running broker; its log is its standard error."""
 
-    def __init__(self, data: Path, listen: str) -> None:
-        settings = [argument for name, value in SETTINGS.items() for argument in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-m", "slackwater", "broker", "--listen", listen, "--data", str(data), *settings]
-        super().__init__(command)
+    def __init__(self, data: Path, *listen: str, settings: Mapping[str, object] | None = None) -> None:
+        values = [f"--set={name}={value}" for name, value in {**SETTINGS, **(settings or {})}.items()]
+        addresses = [f"--listen={address}" for address in listen]
+        super().__init__([sys.executable, "-m", "slackwater", "broker", "--data", str(data), *addresses, *values])
+        self._listeners = len(listen)
         self.name = "the broker"
 
     def wait_until_ready(self) -> str:
-        """Wait until it listens, and return its address."""
-        return wait_for("the broker", self._address, START_SECONDS, [self])
+        """Wait until it listens, and return its first address."""
+        wait_for("the broker", lambda: len(self.addresses) == self._listeners, START_SECONDS, [self])
+        return self.addresses[0]
 
-    def _address(self) -> str:
-        ready = [line for line in self.errors if line.startswith(READY)]  # `errors` has all lines that are not JSON
-        return ready[0].removeprefix(READY) if ready else ""
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses that it listens on so far, in the order of its listeners."""
+        return [line.removeprefix(READY) for line in self.errors if line.startswith(READY)]  # lines that are not JSON
 
     def stop(self) -> None:
         """Stop cleanly and check the log."""

@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 def main(spec: dict[str, Any]) -> None:
     """Set up, wait for `start`, run the query, stop."""
-    spark = session(spec.get("master", "local[2]"))
+    spark = session(spec.get("master", "local[2]"), spec.get("conf", {}))
     slackwater.spark.register(spark)
     report("ready")
     for line in sys.stdin:
@@ -98,9 +99,9 @@ def stop_at_end_of_input(spark: SparkSession, stop_requested: threading.Event) -
         query.stop()
 
 
-def session(master: str) -> SparkSession:
-    """Create a small local session."""
-    return (
+def session(master: str, conf: Mapping[str, str]) -> SparkSession:
+    """Create a small session."""
+    builder = (
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -108,8 +109,10 @@ def session(master: str) -> SparkSession:
         .config("spark.driver.memory", "512m")
         .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .config("spark.sql.shuffle.partitions", "1")
-        .getOrCreate()
     )
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def write(batch: DataFrame, path: Path, hold: Path) -> None:

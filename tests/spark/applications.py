@@ -8,28 +8,40 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+PROGRAM: Final = (sys.executable, "-m", "tests.spark.application")
 TIMEOUT_S: Final = 180.0
 LOG_LINES: Final = 60
+JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Application:
     """One process of `tests.spark.application`, with its JVM and their child processes."""
 
-    def __init__(self, name: str, directory: Path, options: Mapping[str, str], **settings: object) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        options: Mapping[str, str],
+        *,
+        command: Sequence[str] = PROGRAM,
+        environment: Mapping[str, str] | None = None,
+        **settings: object,
+    ) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
         spec = {"name": name, "directory": str(directory), "options": dict(options), **settings}
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+        if environment is None:
+            environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.application", json.dumps(spec)],
+                [*command, json.dumps(spec)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -66,7 +78,7 @@ class Application:
         def are_gone() -> bool:
             running = self.processes()
             for process in running:
-                _kill(process)
+                kill(process)
             return not running
 
         wait_until(are_gone, self.processes, TIMEOUT_S)
@@ -84,11 +96,11 @@ class Application:
         """Send SIGKILL to the JVM only."""
         jvms = [process for process in self.processes() if Path(f"/proc/{process}/comm").read_text().strip() == "java"]
         assert len(jvms) == 1, f"{self.name} has the JVMs {jvms}"
-        _kill(jvms[0])
+        kill(jvms[0])
 
     def processes(self) -> list[int]:
         """The ids of its processes. Spark's Python daemons leave the process group, but not the session."""
-        return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _session(path) == self.process.pid]
+        return processes_of_session(self.process.pid)
 
     def wait_for_status(self, status: str) -> dict[str, Any]:
         """Wait for a status line."""
@@ -111,6 +123,11 @@ class Application:
         self.process.stdin.flush()
 
 
+def processes_of_session(session: int) -> list[int]:
+    """The ids of the processes of a session; a process that starts a session has its id."""
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*") if _session(path) == session]
+
+
 def _session(process: Path) -> int | None:
     """The session id of a process; None for a zombie."""
     with contextlib.suppress(OSError):
@@ -119,7 +136,8 @@ def _session(process: Path) -> int | None:
     return None
 
 
-def _kill(process: int) -> None:
+def kill(process: int) -> None:
+    """Send SIGKILL to a process that may be gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
 
