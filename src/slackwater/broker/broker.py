@@ -35,12 +35,14 @@ from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.producer_ids import ProducerIds
 from slackwater.broker.storage.topics import KEEP_RECORDS, Topic, Topics, remove_directories
 from slackwater.broker.transactions.markers import PartitionMarkerWriter
+from slackwater.broker.transactions.transaction_shell import TransactionShell
+from slackwater.broker.transactions.transactions_store import TransactionsTopicStore
 from slackwater.clock import Clock
 from slackwater.escaping import get_logger
 from slackwater.group.coordinator import CoordinatorConfig
-from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import EVENTS_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.transactions import TransactionConfig
 from slackwater.security.acls import CLUSTER_NAME, OPERATIONS, AclOperation, AclResourceType
 from slackwater.wire.schema import Response
 
@@ -119,6 +121,17 @@ class Broker:
             now_ms=clock.now_ms,
             schedule_flush=schedule_flush,
         )
+        self.transactions = TransactionShell(
+            transaction_config(settings),
+            TransactionsTopicStore(self.topics, self.durability, now_ms=clock.now_ms),
+            self.markers,
+            allocate_producer_id=self.producer_ids.allocate,
+            now_ms=group_clock.now_ms,
+            wall_ms=group_wall_clock.now_ms,
+            wake_at=wake_groups_at,
+            schedule_flush=schedule_flush,
+            later=loop.call_later,
+        )
         self.group_metrics = GroupMetrics(
             self.groups.coordinator.groups, now_ms=group_clock.now_ms, end_offset=self._end_offset
         )
@@ -141,25 +154,37 @@ class Broker:
         self.topics.load(clean_shutdown=self.directory.clean_shutdown)
         for topic in self.topics:
             self.groups.coordinator.on_topic(topic.name, len(topic.partitions), created_ms=0)
-        self.topics.on_partitions_created = self.groups.topic_changed
+        self.topics.on_partitions_created = self._partitions_created
         if (offsets := self.topics.get(OFFSETS_TOPIC)) is not None:  # it keeps the partitions it was made with
             partition_count = len(offsets.partitions)
             self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=partition_count))
         self.groups.load()
+        self.transactions.load()
         self.settings.watch(self._configure_groups)
 
     def flush_pending(self) -> None:
         """Write the pending appends of this iteration, and those that follow from them."""
         self._flush_once()
-        while self.groups.has_pending or self.markers.has_pending:
+        while self.groups.has_pending or self.markers.has_pending or self.transactions.has_pending:
             self._flush_once()
 
     def _flush_once(self) -> None:
         self.appends.flush_pending()
         self.groups.flush_pending()
+        self.transactions.flush_pending()
         self.markers.flush_pending()
         self.events.flush_pending()
         self.durability.flush_pending()
+
+    def next_due_ms(self) -> int | None:
+        """Return when `tick` must be called next, or None."""
+        due_ms = [each for each in (self.groups.next_due_ms(), self.transactions.next_due_ms()) if each is not None]
+        return min(due_ms, default=None)
+
+    def tick(self) -> None:
+        """Fire the timers of groups and transactions that are due."""
+        self.groups.tick()
+        self.transactions.tick()
 
     def address(self, context: RequestContext) -> tuple[str, int]:
         """Return the advertised address of the client's listener, or else the address that it connected to."""
@@ -205,10 +230,29 @@ class Broker:
             "segment.bytes": str(self.settings.number("offsets.topic.segment.bytes")),
         }
 
+    def create_transactions_topic(self, own: Mapping[str, str] | None = None) -> Topic:
+        """Create `__transaction_state`; `own` overrides its default settings."""
+        partitions = self.settings.number("transaction.state.log.num.partitions")
+        return self.topics.create(TRANSACTIONS_TOPIC, partitions, self._transactions_topic_settings() | dict(own or {}))
+
+    def _transactions_topic_settings(self) -> dict[str, str]:
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": str(self.settings.number("transaction.state.log.segment.bytes")),
+        }
+
+    def _partitions_created(self, topic: str, partition_count: int) -> None:
+        self.groups.topic_changed(topic, partition_count)
+        if topic == TRANSACTIONS_TOPIC:
+            self.transactions.load()
+
     def _lost_settings(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic that `topics.json` has lost."""
         if name == OFFSETS_TOPIC:
             return self._offsets_topic_settings()
+        if name == TRANSACTIONS_TOPIC:
+            return self._transactions_topic_settings()
         return EVENTS_TOPIC_SETTINGS if name == EVENTS_TOPIC else KEEP_RECORDS
 
     def auto_create(self, name: str) -> Topic:
@@ -216,7 +260,7 @@ class Broker:
         if name == OFFSETS_TOPIC:
             return self.create_offsets_topic()
         if name == TRANSACTIONS_TOPIC:
-            raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, "This broker has no transactions.")
+            return self.create_transactions_topic()
         if name == EVENTS_TOPIC:
             return self.topics.create(name, 1, EVENTS_TOPIC_SETTINGS)
         return self.topics.create(name, self.settings.number("num.partitions"), {})
@@ -274,6 +318,21 @@ class Broker:
         partition_count = self.groups.config.offsets_topic_num_partitions
         config = coordinator_config(self.settings, self.cluster_id)
         self.groups.reconfigure(replace(config, offsets_topic_num_partitions=partition_count))
+
+
+def transaction_config(settings: Settings) -> TransactionConfig:
+    """Build the transaction coordinator's configuration from the broker settings."""
+    return TransactionConfig(
+        transaction_state_log_num_partitions=settings.number("transaction.state.log.num.partitions"),
+        transaction_max_timeout_ms=settings.number("transaction.max.timeout.ms"),
+        transactional_id_expiration_ms=settings.number("transactional.id.expiration.ms"),
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=settings.number(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+        ),
+        transaction_remove_expired_transaction_cleanup_interval_ms=settings.number(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
+    )
 
 
 def coordinator_config(settings: Settings, cluster_id: str) -> CoordinatorConfig:

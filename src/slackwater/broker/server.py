@@ -77,7 +77,8 @@ class Server:
         self._by_host: Counter[str] = Counter()  # connections, also pending ones
         self._to_flush: list[Connection] = []  # connections with responses to send at the end of the iteration
         self._is_flush_scheduled = False
-        self._group_timer: asyncio.TimerHandle | None = None
+        self._group_timer: asyncio.TimerHandle | None = None  # of groups and transactions
+        self._group_timer_due_ms = 0
         self._listeners: dict[str, asyncio.Server | TlsListener] = {}
         self._is_stopping = False
         self.handlers: dict[int, Handler] = {}  # loaded on first use; a test may replace one to inject a fault
@@ -316,9 +317,9 @@ class Server:
         clock = self._group_clock
         assert isinstance(clock, ManualClock)
         until_ms = clock.now_ms() + length_ms
-        while (due_ms := self.broker.groups.next_due_ms()) is not None and due_ms <= until_ms:
+        while (due_ms := self.broker.next_due_ms()) is not None and due_ms <= until_ms:
             clock.advance_ms(max(due_ms - clock.now_ms(), 0))
-            self.broker.groups.tick()
+            self.broker.tick()
             self._flush()
         clock.advance_ms(until_ms - clock.now_ms())
 
@@ -326,13 +327,16 @@ class Server:
         if isinstance(self._group_clock, ManualClock) and due_ms > self._group_clock.now_ms():
             return  # `advance_group_clock` fires it
         if self._group_timer is not None:
+            if self._group_timer_due_ms <= due_ms:
+                return
             self._group_timer.cancel()
+        self._group_timer_due_ms = due_ms
         delay_ms = due_ms - self._group_clock.now_ms()
         self._group_timer = self._loop.call_later(max(delay_ms, 0) / 1000, self._tick_groups)
 
     def _tick_groups(self) -> None:
         self._group_timer = None
-        self.after_reading(self.broker.groups.tick)
+        self.after_reading(self.broker.tick)
 
     def after_reading(self, work: Callable[[], object]) -> None:
         """Call `work` after every socket has been read that has data now.

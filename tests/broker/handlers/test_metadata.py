@@ -92,14 +92,14 @@ def test_internal_topics_are_created_with_their_settings(tmp_path: Path) -> None
         ] == [
             (Error.NONE, True, 3),
             (Error.NONE, True, 1),
-            (Error.UNKNOWN_TOPIC_OR_PARTITION, True, 0),
+            (Error.NONE, True, 5),
         ]
         offsets = server.broker.topics.get(OFFSETS_TOPIC)
         assert offsets is not None
         assert offsets.overrides["cleanup.policy"] == ("compact",)
         client.close()
 
-    with_server(tmp_path, scenario, num_partitions="9")
+    with_server(tmp_path, scenario, num_partitions="9", transaction_state_log_num_partitions="5")
 
 
 def test_invalid_names_and_duplicates(tmp_path: Path) -> None:

@@ -71,6 +71,30 @@ _BROKER_ONLY: Final = (
         low=0,
         dynamic=True,
     ),
+    # transactions
+    int_setting("transaction.max.timeout.ms", 900_000, "The maximum transaction.timeout.ms of a producer.", low=1),
+    int_setting(
+        "transactional.id.expiration.ms",
+        604_800_000,
+        "How long a transactional id without a transaction is kept.",
+        low=1,
+    ),
+    int_setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10_000,
+        "How often transactions that are open for too long are aborted.",
+        low=1,
+    ),
+    int_setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        3_600_000,
+        "How often expired transactional ids are removed.",
+        low=1,
+    ),
+    int_setting("transaction.state.log.num.partitions", 50, "The number of partitions of __transaction_state.", low=1),
+    int_setting("transaction.state.log.segment.bytes", 104_857_600, "The segment size of __transaction_state.", low=1),
+    int_setting("transaction.state.log.replication.factor", 1, "There is one replica.", low=1),
+    int_setting("transaction.state.log.min.isr", 1, "There is one replica.", low=1),
     # the log
     choice_setting(
         "flush",

@@ -90,7 +90,12 @@ ALTERNATIVE_NAMES: Final = {
     "log.roll.hours": ("log.roll.ms", 3_600_000),
     "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
 }
-_REPLICATION_FACTORS: Final = ("default.replication.factor", "offsets.topic.replication.factor")
+_REPLICATION_FACTORS: Final = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+)
 
 
 def is_foreign(name: str) -> bool:
