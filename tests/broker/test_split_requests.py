@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
-from slackwater.broker.split_requests import find_split, parts
+from slackwater.broker.split_requests import find_split, is_bounded, parts
 from slackwater.group.errors import Error
 from slackwater.wire.apis import PRODUCE, SYNC_GROUP, Api
+from slackwater.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from slackwater.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
+from slackwater.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from slackwater.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -36,7 +46,14 @@ from slackwater.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from slackwater.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from slackwater.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from slackwater.wire.schema import Request, Response
+from tests.broker.hostile_requests import hostile_requests
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
 ITERATIONS = 200
@@ -180,3 +197,35 @@ def test_requests_without_records_are_limited_in_size(broker: QuietBroker) -> No
     assert start(SYNC_GROUP, (16 << 20) + 1).is_closed
     assert not start(SYNC_GROUP, 16 << 20).is_closed
     assert not start(PRODUCE, 100 << 20).is_closed
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x")] * 10_001), 4),
+        (AddPartitionsToTxnRequest(v3_and_below_topics=[AddPartitionsToTxnTopic("t", [0] * 10_000)]), 3),
+        (AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion("x", 1)] * 5_001), 0),
+    ],
+)
+def test_atomic_requests_are_limited(broker: QuietBroker, request_: Request, version: int) -> None:
+    client = broker.connect()
+    client.send(request_, Response, version)
+    assert client.is_closed
+
+
+def test_groups_of_the_consumer_protocol_are_answered_in_order(broker: QuietBroker) -> None:
+    groups = [f"group-{number}" for number in range(5_000)]
+    request = ConsumerGroupDescribeRequest(groups)
+    response = _request(broker, broker.connect(), request, ConsumerGroupDescribeResponse, 1)
+    assert [group.group_id for group in response.groups] == groups
+
+
+def test_transactional_commit_has_a_row_per_partition(broker: QuietBroker) -> None:
+    partitions = [TxnOffsetCommitRequestPartition(index) for index in range(5_000)]
+    request = TxnOffsetCommitRequest("x", "g", topics=[TxnOffsetCommitRequestTopic("orders", partitions)])
+    response = _request(broker, broker.connect(), request, TxnOffsetCommitResponse, 3)
+    assert [(topic.name, len(topic.partitions)) for topic in response.topics] == [("orders", 5_000)]
+
+
+def test_every_request_with_an_array_is_bounded() -> None:
+    assert [request.api.name for request in hostile_requests(10) if not is_bounded(request.api)] == []

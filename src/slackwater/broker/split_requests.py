@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from slackwater.broker.request_context import RequestContext
 from slackwater.wire import apis
+from slackwater.wire.apis import Api
 from slackwater.wire.errors import WireError
 from slackwater.wire.messages.produce import ProduceRequest
 from slackwater.wire.request_response import RequestHeader
@@ -66,17 +67,46 @@ _SPLITS: Final[dict[int, tuple[Split, ...]]] = {
     apis.OFFSET_DELETE.key: (Split("topics.partitions", "topics.partitions"),),
     apis.DESCRIBE_USER_SCRAM_CREDENTIALS.key: (Split("users", "results"),),
     apis.DESCRIBE_PRODUCERS.key: (Split("topics.partition_indexes", "topics.partitions"),),
+    apis.TXN_OFFSET_COMMIT.key: (Split("topics.partitions", "topics.partitions", 1_000),),
+    apis.CONSUMER_GROUP_DESCRIBE.key: (Split("group_ids", "groups"),),
+    apis.ALTER_CLIENT_QUOTAS.key: (Split("entries", "entries"),),
     apis.DESCRIBE_TRANSACTIONS.key: (Split("transactional_ids", "transaction_states"),),
 }
 
 
 _MIN_ELEMENT_BYTES: Final = 3  # of the requests below
-# Requests that cannot be divided, with the elements that they may have; these take about 100 ms.
-_LIMITS: Final[dict[int, tuple[list[str], int]]] = {
-    apis.PRODUCE.key: (["topic_data", "partition_data"], 10_000),
-    apis.FETCH.key: (["topics", "partitions"], 20_000),
-    apis.DESCRIBE_LOG_DIRS.key: (["topics", "partitions"], 20_000),
+# Requests that cannot be divided: their arrays, and the elements that they may have, which take about 100 ms.
+_LIMITS: Final[dict[int, tuple[tuple[str, ...], int]]] = {
+    apis.PRODUCE.key: (("topic_data.partition_data",), 10_000),
+    apis.FETCH.key: (("topics.partitions",), 20_000),
+    apis.DESCRIBE_LOG_DIRS.key: (("topics.partitions",), 20_000),
+    apis.ALTER_REPLICA_LOG_DIRS.key: (("dirs.topics.partitions",), 20_000),
+    apis.ADD_PARTITIONS_TO_TXN.key: (
+        ("transactions.topics.partitions", "v3_and_below_topics.partitions"),
+        10_000,
+    ),
+    apis.ALTER_USER_SCRAM_CREDENTIALS.key: (("deletions", "upsertions"), 5_000),
 }
+# Requests with arrays that take no longer with more elements, or whose elements `message.max.bytes` limits.
+SHORT: Final = frozenset(
+    {
+        apis.JOIN_GROUP.key,
+        apis.SYNC_GROUP.key,
+        apis.LIST_GROUPS.key,
+        apis.CREATE_DELEGATION_TOKEN.key,
+        apis.DESCRIBE_DELEGATION_TOKEN.key,
+        apis.DESCRIBE_CLIENT_QUOTAS.key,
+        apis.LIST_TRANSACTIONS.key,
+        apis.CONSUMER_GROUP_HEARTBEAT.key,
+        apis.LIST_CONFIG_RESOURCES.key,
+        apis.DESCRIBE_TOPIC_PARTITIONS.key,
+    }
+)
+
+
+def is_bounded(api: Api) -> bool:
+    """Whether a request of this API is divided or limited, or is short with any number of elements."""
+    return api.key in _SPLITS or api.key in _LIMITS or api.key in SHORT
 
 
 class Part(NamedTuple):
@@ -92,10 +122,11 @@ def find_split(request: Request, size: int) -> Split | None:
     Raises `WireError` if it cannot be divided and is too large.
     """
     if limit := _LIMITS.get(request.API.key):
-        path, max_elements = limit
+        arrays, max_elements = limit
         if size < max_elements * _MIN_ELEMENT_BYTES:
             return None
-        if (count := _count(getattr(request, path[0]) or [], path[1:])) > max_elements:
+        paths = [array.split(".") for array in arrays]
+        if (count := sum(_count(getattr(request, path[0]) or [], path[1:]) for path in paths)) > max_elements:
             raise WireError(f"{request.API.name} has {count} elements; {max_elements} are allowed.")
         if isinstance(request, ProduceRequest):
             _check_names(request)
