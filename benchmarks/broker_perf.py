@@ -57,7 +57,7 @@ def produce(server: Server, topic: str, records: int, options: Sequence[str]) ->
     return Throughput(float(rest.split()[0]), server_us)
 
 
-def consume(server: Server, topic: str, records: int) -> Throughput:
+def consume(server: Server, topic: str, records: int, options: Sequence[str] = ()) -> Throughput:
     """Return the last column, fetch.nMsg.sec; the fifth, data.consumed.in.nMsg, must be the number of records."""
     line, server_us = perf_test(
         server,
@@ -65,6 +65,7 @@ def consume(server: Server, topic: str, records: int) -> Throughput:
         "ConsumerPerformance",
         *("--topic", topic, "--num-records", str(records), "--hide-header"),
         *("--timeout", "60000"),  # a busy machine may need the default of 10 s to join
+        *options,
     )
     columns = line.split(", ")
     if len(columns) != 10 or int(columns[4]) < records:

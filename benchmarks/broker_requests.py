@@ -213,9 +213,11 @@ def streams_of(kind: Kind, members: Sequence[tuple[str, Member]], in_flight: int
     return streams
 
 
-def members_of(server: Server, connections: Sequence[socket.socket], size: int) -> list[tuple[str, Member]]:
+def members_of(
+    server: Server, connections: Sequence[socket.socket], size: int, name: str = "load"
+) -> list[tuple[str, Member]]:
     """Stable groups of `size` members; each member with its group id."""
-    groups = stable_groups(server, connections, size, f"load-{len(connections)}")
+    groups = stable_groups(server, connections, size, f"{name}-{len(connections)}")
     return [(group.group_id, member) for group in groups for member in group.members]
 
 

@@ -20,9 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Final, TypeVar
@@ -78,6 +78,7 @@ class Server:
     port: int
     pid: int
     start_seconds: float
+    ports: Mapping[str, int] = field(default_factory=dict)  # of other listeners, by name
 
     @property
     def bootstrap(self) -> str:
@@ -160,29 +161,31 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
 
 
 @contextmanager
-def kafka() -> Iterator[Server]:
-    """Start Apache Kafka with one node."""
+def kafka(settings: Mapping[str, object] | None = None, listeners: Sequence[str] = ()) -> Iterator[Server]:
+    """Start Apache Kafka with one node; `listeners` are the names of more listeners."""
     with _home("kafka") as home:
         logging = home / "log4j2.xml"
         logging.write_text(LOGGING)
         jvm = (*JVM, f"-Dlog4j2.configurationFile={logging}")
-        with formatted_nodes(settings=SETTINGS, jvm=jvm) as (node,):
+        ports = dict(zip(listeners, free_ports(len(listeners)), strict=True))
+        with formatted_nodes(settings=SETTINGS | dict(settings or {}), listeners=ports, jvm=jvm) as (node,):
             assert node.port is not None
             with _running("Kafka", node.command, node.port, home) as server:
-                yield server
+                yield replace(server, ports=ports)
 
 
 @contextmanager
-def slackwater() -> Iterator[Server]:
-    """Start Slackwater's broker."""
+def slackwater(settings: Mapping[str, object] | None = None, listeners: Sequence[str] = ()) -> Iterator[Server]:
+    """Start Slackwater's broker; `listeners` are the names of more listeners."""
     with _home("slackwater") as home:
-        (port,) = free_ports(1)
-        command = [sys.executable, "-m", "slackwater", "broker"]
-        command += ["--listen", f"127.0.0.1:{port}", "--data", str(home / "data")]
-        for name, value in SETTINGS.items():
+        port, *others = free_ports(1 + len(listeners))
+        ports = dict(zip(listeners, others, strict=True))
+        addresses = [f"{name}://127.0.0.1:{number}" for name, number in {"PLAINTEXT": port, **ports}.items()]
+        command = [sys.executable, "-m", "slackwater", "broker", "--data", str(home / "data")]
+        for name, value in {"listeners": ",".join(addresses), **SETTINGS, **(settings or {})}.items():
             command += ["--set", f"{name}={value}"]
         with _running("Slackwater", command, port, home) as server:
-            yield server
+            yield replace(server, ports=ports)
 
 
 @contextmanager
@@ -242,10 +245,14 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
 
 
 @contextmanager
-def both(only: str | None) -> Iterator[list[Server]]:
-    """Start both brokers, Kafka first, or only one of them."""
+def both(
+    only: str | None, settings: Mapping[str, object] | None = None, listeners: Sequence[str] = ()
+) -> Iterator[list[Server]]:
+    """Start both brokers, Kafka first, or only one of them, with these settings and more listeners."""
     with ExitStack() as stack:
-        yield [stack.enter_context(start()) for name, start in BROKERS.items() if only in (None, name)]
+        yield [
+            stack.enter_context(start(settings, listeners)) for name, start in BROKERS.items() if only in (None, name)
+        ]
 
 
 def report(what: str, figures: Sequence[Sequence[float]], form: str, target: str = "") -> None:

@@ -47,6 +47,7 @@ BENCHMARKS: Final = (
     Benchmark("Broker: reading with one fetch at a time", "broker_fetch", ("--rounds", "2"), ("--rounds", "10")),
     Benchmark("Broker: start and memory", "broker_start", ("--rounds", "2")),
     Benchmark("Broker: Kafka's perf tools", "broker_perf", ("--rounds", "2", "--records", "1000000")),
+    Benchmark("Broker: TLS and SASL", "broker_secure", ("--rounds", "2", "--records", "500000"), timeout_s=600),
     Benchmark("Spark: batch read", "spark_read", ("--rounds", "2", "--records", "3000000"), timeout_s=420),
     Benchmark("Spark: streaming read", "spark_stream", None),
     Benchmark("Doctor", "doctor_scale", ("--gigabytes", "0.5", "--rounds", "2"), ("--gigabytes", "0.5", "2", "4")),
