@@ -67,7 +67,9 @@ def test_single_source_is_never_confident_and_wrong(spark: "SparkSession", files
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("empty.log", b""), ("other.log", b"GET / 200\n" * 50), ("x.bin", bytes(range(256)) * 40)]
+    ("name", "content"),
+    [("empty.log", b""), ("other.log", b"GET / 200\n" * 50), ("x.bin", bytes(range(256)) * 40)],
+    ids=["empty", "other", "binary"],
 )
 def test_file_that_is_not_a_kafka_log_is_a_usage_error(
     spark: "SparkSession", tmp_path: Path, name: str, content: bytes
