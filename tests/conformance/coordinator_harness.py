@@ -59,6 +59,7 @@ from slackwater.group.messages import (
     Response,
     SyncGroup,
     SyncGroupResponse,
+    TxnOffsetCommit,
 )
 
 GROUP: Final = "orders"
@@ -324,6 +325,8 @@ class CoordinatorHarness:
         self.now_ms = START_MS
         self.events = Events()
         self.log: list[CoordinatorRecord] = []
+        self.producers: dict[int, int] = {}  # producer ids of the records in transactions, by their index in `log`
+        self.markers: list[tuple[int, int, bool]] = []  # length of `log` before the marker, producer id, commit
         self.appended: list[AppendRecords] = []
         self.calls: list[Call[Any]] = []
         self.coordinator = Coordinator(self.config)
@@ -346,8 +349,18 @@ class CoordinatorHarness:
     def start_loading(self) -> None:
         """Start loading and replay the log, without finishing."""
         self.execute(self.coordinator.load(OFFSETS_PARTITION, self.leader_epoch, self.now_ms))
-        for record in self.log:
-            self.coordinator.replay(OFFSETS_PARTITION, record)
+        markers = deque(self.markers)
+        for index in range(len(self.log) + 1):
+            while markers and markers[0][0] == index:
+                _, producer_id, commit = markers.popleft()
+                self.coordinator.end_transaction(OFFSETS_PARTITION, producer_id, is_commit=commit)
+            if index < len(self.log):
+                self.coordinator.replay(OFFSETS_PARTITION, self.log[index], self.producers.get(index))
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Write a marker."""
+        self.markers.append((len(self.log), producer_id, commit))
+        self.coordinator.end_transaction(OFFSETS_PARTITION, producer_id, is_commit=commit)
 
     def finish_loading(self) -> None:
         """Finish loading."""
@@ -381,6 +394,8 @@ class CoordinatorHarness:
     def send(self, request: LeaveGroup) -> Call[LeaveGroupResponse]: ...
     @overload
     def send(self, request: OffsetCommit) -> Call[OffsetCommitResponse]: ...
+    @overload
+    def send(self, request: TxnOffsetCommit) -> Call[OffsetCommitResponse]: ...
     @overload
     def send(self, request: OffsetFetch) -> Call[OffsetFetchResponse]: ...
     @overload
@@ -590,6 +605,9 @@ class CoordinatorHarness:
                 write = self._writes.popleft()
                 error = cast(Error, write.error)
                 if error is Error.NONE:
+                    if (transaction := write.append.transaction) is not None:
+                        added = range(len(self.log), len(self.log) + len(write.append.records))
+                        self.producers |= dict.fromkeys(added, transaction.producer_id)
                     self.log.extend(write.append.records)
                 self._to_do.extend(self.coordinator.on_append_result(write.append.write_id, error, self.now_ms))
             elif (due := self.coordinator.next_due_ms()) is not None and due <= self.now_ms:

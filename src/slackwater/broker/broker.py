@@ -118,6 +118,7 @@ class Broker:
         self.markers = PartitionMarkerWriter(
             self.topics,
             self.durability,
+            complete_offsets=self.groups.complete_transaction,
             now_ms=clock.now_ms,
             schedule_flush=schedule_flush,
         )

@@ -187,6 +187,20 @@ class OffsetCommit:
     reports_missing_group: bool = True  # v9+ responds GROUP_ID_NOT_FOUND (OC-02)
 
 
+@message
+class TxnOffsetCommit:
+    """Store offsets for a group when a transaction is committed; the response is `OffsetCommitResponse`."""
+
+    group_id: str
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    offsets: tuple[OffsetToCommit, ...]
+    producer_id: int
+    producer_epoch: int
+    verification: object = None  # of the shell, returned with the append
+
+
 class CommittedPartition(NamedTuple):
     """The result for one offset."""
 
@@ -352,6 +366,7 @@ Request = (
     | Heartbeat
     | LeaveGroup
     | OffsetCommit
+    | TxnOffsetCommit
     | OffsetFetch
     | OffsetDelete
     | DescribeGroups

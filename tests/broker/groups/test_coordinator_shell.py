@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from slackwater.broker.groups.coordinator_shell import MAX_PENDING_RECORDS, CoordinatorShell, KeyValue
+from slackwater.broker.groups.coordinator_shell import MAX_PENDING_RECORDS, CoordinatorShell, KeyValue, StoredRecord
 from slackwater.clock import ManualClock
-from slackwater.group.coordinator import CoordinatorConfig
+from slackwater.group.coordinator import CoordinatorConfig, ProducerTransaction
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupEvent
 from slackwater.group.messages import (
@@ -31,13 +31,20 @@ class MemoryStore:
     def __init__(self) -> None:
         self.partitions: dict[int, list[KeyValue]] = {}
         self.writes = 0
+        self.transactions: list[ProducerTransaction | None] = []  # of the writes
         self.error = Error.NONE
 
-    def read(self, partition: int) -> Iterable[KeyValue]:
-        return self.partitions.get(partition, [])
+    def read(self, partition: int) -> Iterable[StoredRecord]:
+        return [(key, value, None) for key, value in self.partitions.get(partition, [])]
 
-    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
+    def write(
+        self,
+        records: Mapping[int, list[KeyValue]],
+        on_written: Callable[[Mapping[int, Error]], None],
+        transaction: ProducerTransaction | None = None,
+    ) -> None:
         self.writes += 1
+        self.transactions.append(transaction)
         if self.error is Error.NONE:
             for partition, pairs in records.items():
                 self.partitions.setdefault(partition, []).extend(pairs)
@@ -229,7 +236,12 @@ class SlowStore(MemoryStore):
         super().__init__()
         self.held: list[Callable[[], None]] = []
 
-    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
+    def write(
+        self,
+        records: Mapping[int, list[KeyValue]],
+        on_written: Callable[[Mapping[int, Error]], None],
+        transaction: ProducerTransaction | None = None,
+    ) -> None:
         self.held.append(lambda: MemoryStore.write(self, records, on_written))
 
 

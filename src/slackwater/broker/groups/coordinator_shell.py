@@ -14,7 +14,8 @@ Invariants:
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from slackwater.broker.groups.offsets_records import decode_record, encode_records
 from slackwater.escaping import get_logger
@@ -23,6 +24,7 @@ from slackwater.group.coordinator import (
     Coordinator,
     CoordinatorConfig,
     Effect,
+    ProducerTransaction,
     PublishEvent,
     SendResponse,
 )
@@ -34,19 +36,33 @@ from slackwater.wire.errors import WireError
 
 log = get_logger("slackwater.broker.offsets")
 KeyValue = tuple[bytes, bytes | None]
+StoredRecord = tuple[bytes, bytes | None, int | None]
+"""Key, value, and the producer id if the record belongs to a transaction."""
 LATE_MS: Final = 100  # a timer that is overdue by more waits until the sockets have been read
 MAX_PENDING_RECORDS: Final = 1024  # bounds memory held until a write completes
 _R = TypeVar("_R", bound=Response)
 
 
+class EndedTransaction(NamedTuple):
+    """A marker in a partition of `__consumer_offsets`."""
+
+    producer_id: int
+    is_commit: bool
+
+
 class OffsetsStore(Protocol):
     """Stores the records of the `__consumer_offsets` partitions."""
 
-    def read(self, partition: int) -> Iterable[KeyValue]:
-        """Return all records of a partition, in order."""
+    def read(self, partition: int) -> Iterable[StoredRecord | EndedTransaction]:
+        """Return all records and markers of a partition, in order."""
         ...
 
-    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
+    def write(
+        self,
+        records: Mapping[int, list[KeyValue]],
+        on_written: Callable[[Mapping[int, Error]], None],
+        transaction: ProducerTransaction | None = None,
+    ) -> None:
         """Write records by partition, each all or none; `on_written` gets the errors, in the order of the writes."""
         ...
 
@@ -92,14 +108,18 @@ class CoordinatorShell:
         now_ms = self._read_clocks()
         for partition in range(self.config.offsets_topic_num_partitions):
             self._execute(self.coordinator.load(partition, 0, now_ms))
-            for key, value in self._store.read(partition):
+            for stored in self._store.read(partition):
+                if isinstance(stored, EndedTransaction):
+                    self.coordinator.end_transaction(partition, stored.producer_id, is_commit=stored.is_commit)
+                    continue
+                key, value, producer_id = stored
                 try:
                     record = decode_record(key, value)
                 except WireError as error:
                     log.error("Ignored a record of %s-%d: %s", OFFSETS_TOPIC, partition, error)
                     continue
                 if record is not None:
-                    self.coordinator.replay(partition, record)
+                    self.coordinator.replay(partition, record, producer_id)
             self._execute(self.coordinator.finish_loading(partition, now_ms))
 
     def submit(self, request: Request, on_response: Callable[[_R], None]) -> None:
@@ -121,6 +141,10 @@ class CoordinatorShell:
     def topic_changed(self, topic: str, partition_count: int) -> None:
         """Report a new topic, or new partitions of a topic."""
         self.coordinator.on_topic(topic, partition_count, self._wall_ms())
+
+    def complete_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
+        """Commit or drop the pending offsets of a producer: its marker was written to an offsets partition."""
+        self.coordinator.end_transaction(partition, producer_id, is_commit=is_commit)
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Delete the offsets of deleted topics (EX-10)."""
@@ -171,12 +195,20 @@ class CoordinatorShell:
 
     def _write(self) -> None:
         appends, self._appends, self._pending_records = self._appends, [], 0
+        for transaction, group in groupby(appends, key=_transaction_of):
+            self._write_together(list(group), transaction)
+
+    def _write_together(self, appends: list[AppendRecords], transaction: ProducerTransaction | None) -> None:
+        """Write consecutive appends that belong to the same transaction, or to none."""
         batches: dict[int, list[KeyValue]] = {}
         for append in appends:
             if append.records:
                 batches.setdefault(append.offsets_partition, []).extend(encode_records(append.records))
         self._unfinished_writes.append((self._now_ms() + self._write_timeout_ms, appends))
-        self._store.write(batches, self._on_written)
+        if transaction is None:
+            self._store.write(batches, self._on_written)
+        else:
+            self._store.write(batches, self._on_written, transaction)
 
     def _on_written(self, errors: Mapping[int, Error]) -> None:
         """Complete the oldest write."""
@@ -202,3 +234,7 @@ class CoordinatorShell:
                 self._pending_records += len(effect.records)
         if events is not None:
             self._emit(events)
+
+
+def _transaction_of(append: AppendRecords) -> ProducerTransaction | None:
+    return append.transaction

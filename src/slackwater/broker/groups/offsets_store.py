@@ -4,24 +4,28 @@ Invariants:
 - The topic is created on first use, as in Kafka; before that there is nothing to read. If the disk has no room for it,
   the write fails and the next one tries again.
 - The records of one event loop iteration for one partition are one batch, all or none.
-- Reading returns all records in order. Compaction may have removed older records of a key. Damaged parts of a segment
-  are skipped, and the log says which offsets are lost: the broker starts with what can be read.
+- Records of a transaction are a batch of their own, with the producer id and epoch; the log checks both.
+- Reading returns all records and markers in order. Compaction may have removed older records of a key. Damaged parts of
+  a segment are skipped, and the log says which offsets are lost: the broker starts with what can be read.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, cast
 
-from slackwater.broker.groups.coordinator_shell import KeyValue
+from slackwater.broker.groups.coordinator_shell import EndedTransaction, KeyValue, StoredRecord
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.salvage import LostRange, read_valid_batches
 from slackwater.broker.storage.log.validation import Rejection
+from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.broker.storage.topics import Topic, Topics
 from slackwater.escaping import get_logger
+from slackwater.group.coordinator import ProducerTransaction
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import RecordBatch
+from slackwater.wire.records.markers import decode_marker
 from slackwater.wire.records.record import BatchBuilder, decode_records
 
 log = get_logger("slackwater.broker.offsets")
@@ -42,8 +46,8 @@ class OffsetsTopicStore:
         self._create = create
         self._now_ms = now_ms
 
-    def read(self, partition: int) -> Iterable[KeyValue]:
-        """Return all records of a partition, in order."""
+    def read(self, partition: int) -> Iterable[StoredRecord | EndedTransaction]:
+        """Return all records and markers of a partition, in order."""
         topic = self._topics.get(OFFSETS_TOPIC)
         if topic is None:
             return
@@ -51,10 +55,15 @@ class OffsetsTopicStore:
         for batch in read_valid_batches(stored):
             if isinstance(batch, LostRange):
                 log.error("%s-%d has lost records. %s Lost: %s.", OFFSETS_TOPIC, partition, _CONSEQUENCE, batch)
-            elif batch.last_offset >= stored.log_start_offset and not batch.is_control:
+            elif batch.last_offset >= stored.log_start_offset:
                 yield from _records(batch, partition)
 
-    def write(self, records: Mapping[int, list[KeyValue]], on_written: Callable[[Mapping[int, Error]], None]) -> None:
+    def write(
+        self,
+        records: Mapping[int, list[KeyValue]],
+        on_written: Callable[[Mapping[int, Error]], None],
+        transaction: ProducerTransaction | None = None,
+    ) -> None:
         """Write records by partition; `on_written` gets the error of each partition."""
         try:
             topic = self._topics.get(OFFSETS_TOPIC) or self._create()
@@ -70,7 +79,16 @@ class OffsetsTopicStore:
             partition = topic.partitions[index]
             batch = BatchBuilder()
             batch.extend(pairs, now_ms)
-            result = partition.log.append(batch.build(), now_ms, AppendOrigin.COORDINATOR)
+            if transaction is None:
+                result = partition.log.append(batch.build(), now_ms, AppendOrigin.COORDINATOR)
+            else:
+                data = batch.build(
+                    transactional=True,
+                    producer_id=transaction.producer_id,
+                    producer_epoch=transaction.producer_epoch,
+                )
+                guard = cast("VerificationGuard | None", transaction.verification)
+                result = partition.log.append(data, now_ms, AppendOrigin.COORDINATOR, guard)
             if isinstance(result, Rejection):
                 errors[index] = result.error
             else:
@@ -85,10 +103,15 @@ class OffsetsTopicStore:
         self._durability.written(logs.values(), on_durable)
 
 
-def _records(batch: RecordBatch, partition: int) -> Iterator[KeyValue]:
+def _records(batch: RecordBatch, partition: int) -> Iterator[StoredRecord | EndedTransaction]:
     try:
+        if batch.is_control:
+            if (marker := decode_marker(batch)) is not None:
+                yield EndedTransaction(batch.producer_id, marker.is_commit)
+            return
+        producer_id = batch.producer_id if batch.is_transactional else None
         for record in decode_records(batch):
             if record.key is not None:
-                yield record.key, record.value
+                yield record.key, record.value, producer_id
     except WireError as error:  # the checksum is valid: the batch was written like this
         log.error("%s-%d has a batch that cannot be decoded. %s %s", OFFSETS_TOPIC, partition, _CONSEQUENCE, error)

@@ -1,7 +1,8 @@
-"""Writes transaction markers to the logs of partitions.
+"""Writes transaction markers to the logs of partitions, and completes the offsets of groups.
 
 Invariants:
 - Markers are written at the end of an iteration, after its appends of producers and groups.
+- A marker in a partition of `__consumer_offsets` commits or drops the offsets of its producer when it is durable.
 - Waiting fetches with read_committed are checked after the write.
 """
 
@@ -13,8 +14,12 @@ from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition, Topics
 from slackwater.broker.transactions.interfaces import OnPartitionErrors, TransactionMarker
 from slackwater.group.errors import Error
+from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.markers import EndTransactionMarker
+
+CompleteOffsets = Callable[[int, int, bool], None]
+"""Called with the partition of the offsets topic, the producer id, and whether the transaction is committed."""
 
 
 class PartitionMarkerWriter:
@@ -25,11 +30,13 @@ class PartitionMarkerWriter:
         topics: Topics,
         durability: Durability,
         *,
+        complete_offsets: CompleteOffsets,
         now_ms: Callable[[], int],
         schedule_flush: Callable[[], None],
     ) -> None:
         self._topics = topics
         self._durability = durability
+        self._complete_offsets = complete_offsets
         self._now_ms = now_ms
         self._schedule_flush = schedule_flush
         self._pending: list[tuple[Sequence[TransactionMarker], OnPartitionErrors]] = []
@@ -53,7 +60,7 @@ class PartitionMarkerWriter:
 
     def _write(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
         errors: dict[TopicPartition, Error] = {}
-        written: list[Partition] = []
+        written: list[tuple[TransactionMarker, Partition]] = []
         for marker in markers:
             for at in marker.partitions:
                 partition = self._topics.partition(at.topic, at.partition)
@@ -62,16 +69,18 @@ class PartitionMarkerWriter:
                     continue
                 errors[at] = error = self._append(partition.log, marker)
                 if error is Error.NONE:
-                    written.append(partition)
+                    written.append((marker, partition))
                     partition.wake_waiters()
 
         def on_durable(failed: frozenset[PartitionLog]) -> None:
-            for partition in written:
+            for marker, partition in written:
                 if partition.log in failed:
                     errors[TopicPartition(partition.topic.name, partition.index)] = Error.KAFKA_STORAGE_ERROR
+                elif partition.topic.name == OFFSETS_TOPIC:
+                    self._complete_offsets(partition.index, marker.producer_id, marker.is_commit)
             on_written(errors)
 
-        self._durability.written([partition.log for partition in written], on_durable)
+        self._durability.written([partition.log for _, partition in written], on_durable)
 
     def _append(self, log: PartitionLog, marker: TransactionMarker) -> Error:
         result = log.append_marker(

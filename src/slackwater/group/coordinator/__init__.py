@@ -2,7 +2,7 @@
 
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.coordinator import Coordinator
-from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, ProducerTransaction, PublishEvent, SendResponse
 from slackwater.group.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -20,6 +20,7 @@ __all__ = [
     "CoordinatorRecord",
     "Effect",
     "GroupMetadata",
+    "ProducerTransaction",
     "PublishEvent",
     "SendResponse",
     "StoredGroup",

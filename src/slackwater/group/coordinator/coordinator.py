@@ -44,6 +44,7 @@ from slackwater.group.messages import (
     OffsetFetch,
     Request,
     SyncGroup,
+    TxnOffsetCommit,
 )
 
 HANDLERS: Final[dict[type, Callable[[EffectCollector, Any, object], None]]] = {
@@ -51,6 +52,7 @@ HANDLERS: Final[dict[type, Callable[[EffectCollector, Any, object], None]]] = {
     SyncGroup: sync.sync,
     LeaveGroup: leave.leave,
     OffsetCommit: offsets.commit,
+    TxnOffsetCommit: offsets.commit_in_transaction,
     OffsetFetch: offsets.fetch,
     OffsetDelete: offsets.delete,
     DescribeGroups: admin.describe,
@@ -101,6 +103,14 @@ class Coordinator:
         for write_id in write_ids:
             collector.time_out_append(write_id)
         return collector.effects
+
+    def end_transaction(self, offsets_partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """Commit or drop a producer's pending offsets: a marker was written to, or read from, this partition."""
+        partition = self._state.offsets_partitions.get(offsets_partition)
+        for group_id in self._state.transactions.pop((offsets_partition, producer_id), ()):
+            groups = partition.groups if partition is not None and partition.loading else self._state.groups
+            if (group := groups.get(group_id)) is not None:
+                group.end_transaction(producer_id, is_commit=is_commit)
 
     def set_wall_offset_ms(self, wall_offset_ms: int) -> None:
         """Set the difference between wall time and `now_ms`; it is 0 until the wall clock is changed."""
@@ -157,8 +167,11 @@ class Coordinator:
         self._state.offsets_partitions[offsets_partition] = OffsetsPartition(offsets_partition, leader_epoch)
         return collector.effects
 
-    def replay(self, offsets_partition: int, record: CoordinatorRecord) -> None:
-        """Apply one record of the log; a later record of the same key wins."""
+    def replay(self, offsets_partition: int, record: CoordinatorRecord, producer_id: int | None = None) -> None:
+        """Apply one record of the log; a later record of the same key wins.
+
+        A record with a producer id belongs to a transaction, which `end_transaction` ends.
+        """
         partition = self._state.offsets_partitions.get(offsets_partition)
         if partition is None or not partition.loading:
             return  # unloaded while loading
@@ -166,8 +179,13 @@ class Coordinator:
         group = groups.get(record.group_id)
         if group is None:
             group = groups[record.group_id] = ClassicGroup(record.group_id, offsets_partition, 0)
+        if producer_id is not None:
+            group.apply_pending(producer_id, (record,))
+            self._state.transactions.setdefault((offsets_partition, producer_id), {})[group.group_id] = None
+            return
         group.apply((record,))
-        if isinstance(record, GroupMetadata) and record.value is None and not group.offsets:
+        is_empty = not group.offsets and not group.pending_offsets
+        if isinstance(record, GroupMetadata) and record.value is None and is_empty:
             del groups[record.group_id]
 
     def finish_loading(self, offsets_partition: int, now_ms: int) -> list[Effect]:
@@ -179,7 +197,7 @@ class Coordinator:
             return []
         partition.loading = False
         for group in partition.groups.values():
-            if group.stored is None and not group.offsets:
+            if group.stored is None and not group.offsets and not group.pending_offsets:
                 continue  # only an offset that was deleted again
             group.state_since_ms = collector.wall_ms
             group.restore()
@@ -246,6 +264,8 @@ def _fire(collector: EffectCollector, owner: TimerOwner) -> None:
 def _unload_partition(collector: EffectCollector, number: int) -> None:
     state = collector.state
     state.offsets_partitions.pop(number).expiration.timer.cancel()
+    for key in [key for key in state.transactions if key[0] == number]:
+        del state.transactions[key]
     for group in [group for group in state.groups.values() if group.offsets_partition == number]:
         _unload_group(collector, group)
         del state.groups[group.group_id]

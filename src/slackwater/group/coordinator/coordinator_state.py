@@ -23,6 +23,7 @@ class PendingWrite(NamedTuple):
     offsets_partition: int
     records: tuple[CoordinatorRecord, ...]
     callback: WriteCallback
+    producer_id: int | None = None  # of the transaction that the records belong to
 
 
 class OffsetsPartition:
@@ -47,6 +48,7 @@ class CoordinatorState:
         "offsets_partitions",
         "timers",
         "topics",
+        "transactions",
         "wall_offset_ms",
         "writes",
     )
@@ -59,6 +61,8 @@ class CoordinatorState:
         self.wall_offset_ms = 0  # wall time minus the time of the timers
         self.writes: dict[int, PendingWrite] = {}
         self.last_write_id = 0
+        # Groups with pending offsets, by the partition of the offsets topic and the producer id.
+        self.transactions: dict[tuple[int, int], dict[str, None]] = {}
         self.topics: dict[str, KnownTopic] | None = None  # None: this coordinator does not know the topics
 
     def offsets_partition_of(self, group_id: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from slackwater.group.coordinator.coordinator_state import CoordinatorState, PendingWrite, WriteCallback
-from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, ProducerTransaction, PublishEvent, SendResponse
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, GroupMetadata
 from slackwater.group.errors import Error
@@ -51,16 +51,23 @@ class EffectCollector:
         """Send the response to a request."""
         self.effects.append(SendResponse(reply_to, response))
 
-    def append(self, offsets_partition: int, records: Iterable[CoordinatorRecord], callback: WriteCallback) -> None:
+    def append(
+        self,
+        offsets_partition: int,
+        records: Iterable[CoordinatorRecord],
+        callback: WriteCallback,
+        transaction: ProducerTransaction | None = None,
+    ) -> None:
         """Write records of one group; `callback` runs when the result is known."""
         state = self.state
         state.last_write_id = write_id = state.last_write_id + 1
         written = tuple(records)
         # tuple.__new__ avoids the slower __new__ of the class.
-        state.writes[write_id] = tuple.__new__(PendingWrite, (offsets_partition, written, callback))
+        producer_id = None if transaction is None else transaction.producer_id
+        state.writes[write_id] = tuple.__new__(PendingWrite, (offsets_partition, written, callback, producer_id))
         if written and (group := state.groups.get(written[0].group_id)) is not None:
             group.in_flight[write_id] = written
-        self.effects.append(AppendRecords(write_id, offsets_partition, written))
+        self.effects.append(AppendRecords(write_id, offsets_partition, written, transaction))
 
     def chain_last_append(self, callback: WriteCallback) -> None:
         """Run `callback` after the callback of the last append."""
@@ -71,25 +78,28 @@ class EffectCollector:
             write.callback(collector, error)
             callback(collector, error)
 
-        state.writes[state.last_write_id] = PendingWrite(write.offsets_partition, write.records, run_both)
+        state.writes[state.last_write_id] = write._replace(callback=run_both)
 
     def apply_written(self, write_id: int, error: Error) -> None:
         """Apply the records of a finished write, unless it failed, and run its callback."""
         write = self.state.writes.pop(write_id, None)
         if write is None:
             return  # already completed, when its partition was unloaded
-        _, records, callback = write
+        offsets_partition, records, callback, producer_id = write
         if records and (group := self.state.groups.get(records[0].group_id)) is not None:
             group.in_flight.pop(write_id, None)
-            if error is Error.NONE:
+            if error is Error.NONE and producer_id is None:
                 group.apply(records)
+            elif error is Error.NONE and producer_id is not None:
+                group.apply_pending(producer_id, records)
+                self.state.transactions.setdefault((offsets_partition, producer_id), {})[group.group_id] = None
         callback(self, error)
 
     def time_out_append(self, write_id: int) -> None:
         """Run a write's callback with REQUEST_TIMED_OUT; its result is still applied when it arrives."""
         write = self.state.writes.get(write_id)
         if write is not None:
-            self.state.writes[write_id] = PendingWrite(write.offsets_partition, write.records, _ignore_result)
+            self.state.writes[write_id] = write._replace(callback=_ignore_result)
             write.callback(self, Error.REQUEST_TIMED_OUT)
 
     def emit(
@@ -132,8 +142,8 @@ def _ignore_result(collector: EffectCollector, error: Error) -> None:
 
 
 def group_tombstones(group: ClassicGroup) -> list[CoordinatorRecord]:
-    """Return the tombstones that delete a group and its offsets, including offsets that are being written."""
-    partitions = sorted({*group.offsets, *group.in_flight_partitions()})
+    """Return the tombstones that delete a group and its offsets, also pending ones and those being written."""
+    partitions = sorted({*group.offsets, *group.unsettled_partitions()})
     return [
         *(CommittedOffset(group.group_id, topic, partition, None) for topic, partition in partitions),
         GroupMetadata(group.group_id, None),

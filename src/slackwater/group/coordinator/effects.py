@@ -12,12 +12,22 @@ from slackwater.group.messages import Response
 
 
 @message
+class ProducerTransaction:
+    """The open transaction that records belong to; `verification` is that of the request."""
+
+    producer_id: int
+    producer_epoch: int
+    verification: object = None
+
+
+@message
 class AppendRecords:
     """Append these records, all or none, to a partition of the offsets topic."""
 
     write_id: int
     offsets_partition: int
     records: tuple[CoordinatorRecord, ...]
+    transaction: ProducerTransaction | None = None
 
 
 @message

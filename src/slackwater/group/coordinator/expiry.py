@@ -25,15 +25,15 @@ def expire_offsets(collector: EffectCollector, due: OffsetsExpiration) -> None:
 
 def _expire_group_offsets(collector: EffectCollector, group: ClassicGroup) -> None:
     retention_start = _retention_start(group)
-    in_flight_partitions = group.in_flight_partitions()
+    unsettled_partitions = group.unsettled_partitions()
     expired: list[TopicPartition] = []
     if retention_start is not None:
         expired = [
             at
             for at in group.offsets
-            if at not in in_flight_partitions and _is_expired(collector, group, at, retention_start)
+            if at not in unsettled_partitions and _is_expired(collector, group, at, retention_start)
         ]
-    has_no_offsets = len(expired) == len(group.offsets) and not in_flight_partitions
+    has_no_offsets = len(expired) == len(group.offsets) and not unsettled_partitions
     if has_no_offsets and TRANSITIONS[GroupInput.EXPIRATION][group.state].action is GroupAction.DELETE_GROUP:  # EX-07
         delete_group(collector, group, lambda collector, error: _emit_expired(collector, group, len(expired), error))
     elif expired:
@@ -98,7 +98,7 @@ def delete_group(
 def delete_topic_offsets(collector: EffectCollector, topics: Collection[str]) -> None:
     """Delete the offsets of deleted topics in every group (EX-10)."""
     for group in list(collector.state.groups.values()):
-        partitions = sorted(at for at in {*group.offsets, *group.in_flight_partitions()} if at.topic in topics)
+        partitions = sorted(at for at in {*group.offsets, *group.unsettled_partitions()} if at.topic in topics)
         if partitions:
             records: list[CoordinatorRecord] = [CommittedOffset(group.group_id, *at, None) for at in partitions]
             collector.append(group.offsets_partition, records, _emit_deleted(group, len(partitions)))

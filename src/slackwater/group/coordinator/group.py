@@ -1,8 +1,10 @@
 """A classic group in memory: its members, their waiting requests, its current rebalance and its offsets.
 
 Invariants:
-- The hard state (written to the log) is `stored` and `offsets`. It changes only in `apply`, by applying a record that
-  was written.
+- The hard state (written to the log) is `stored`, `offsets` and `pending_offsets`. It changes only by applying a record
+  or a marker that was written.
+- A pending offset of a transaction is `None` if a later record of the log has replaced it: the commit then leaves the
+  later one (TX-05).
 - All other state is soft (only in memory): a new process rebuilds a group from its records (CO-06, CO-09). As in
   Kafka, `generation_id` is soft until the record of the generation is written: `begin_generation` counts it up when
   the join phase ends, and `restore` sets it from `stored`.
@@ -12,7 +14,7 @@ Invariants:
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from slackwater.group.coordinator.records import (
     CommittedOffset,
@@ -195,6 +197,13 @@ TimerOwner = (
 )
 
 
+class PendingOffset(NamedTuple):
+    """An offset of an open transaction; `order` is its place among the group's pending offsets."""
+
+    order: int
+    value: StoredOffset | None
+
+
 class ClassicGroup:
     """A classic group."""
 
@@ -209,6 +218,8 @@ class ClassicGroup:
         "offsets",
         "offsets_partition",
         "pending",
+        "pending_count",
+        "pending_offsets",
         "protocol_name",
         "protocol_type",
         "rebalance",
@@ -241,6 +252,8 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
+        self.pending_offsets: dict[int, dict[TopicPartition, PendingOffset]] = {}  # by producer id
+        self.pending_count = 0  # of all pending offsets so far
         self.in_flight: dict[int, tuple[CoordinatorRecord, ...]] = {}  # records being written, by write id
 
     # --- records -------------------------------------------------------------------------------------------------
@@ -252,12 +265,52 @@ class ClassicGroup:
             if isinstance(record, CommittedOffset):
                 _, topic, partition, value = record
                 at = new(TopicPartition, (topic, partition))
+                if self.pending_offsets:
+                    self._replace_pending(at, is_deleted=value is None)
                 if value is None:
                     offsets.pop(at, None)
                 else:
                     offsets[at] = value
             else:
                 self.stored = record.value
+
+    def apply_pending(self, producer_id: int, records: Iterable[CoordinatorRecord]) -> None:
+        """Add offsets of an open transaction that were written."""
+        pending = self.pending_offsets.setdefault(producer_id, {})
+        for record in records:
+            if isinstance(record, CommittedOffset):
+                self.pending_count += 1
+                pending[TopicPartition(record.topic, record.partition)] = PendingOffset(
+                    self.pending_count, record.value
+                )
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Commit or drop the pending offsets of a producer, when the marker was written."""
+        for at, (order, value) in self.pending_offsets.pop(producer_id, {}).items():
+            if is_commit and value is not None:
+                self.offsets[at] = value
+                self._replace_pending(at, before=order)
+
+    def _replace_pending(self, at: TopicPartition, *, is_deleted: bool = False, before: int | None = None) -> None:
+        """A record replaces the pending offsets of a partition that are older; a tombstone deletes them (TX-06)."""
+        for producer_id, pending in list(self.pending_offsets.items()):
+            offset = pending.get(at)
+            if offset is None or (before is not None and offset.order > before):
+                continue
+            if is_deleted:
+                del pending[at]
+                if not pending:
+                    del self.pending_offsets[producer_id]
+            else:
+                pending[at] = offset._replace(value=None)
+
+    def is_pending(self, at: TopicPartition) -> bool:
+        """Whether an open transaction has an offset of this partition."""
+        return any(at in pending for pending in self.pending_offsets.values())
+
+    def unsettled_partitions(self) -> set[TopicPartition]:
+        """Return the partitions whose offsets are being written or are pending in a transaction."""
+        return self.in_flight_partitions().union(*self.pending_offsets.values())
 
     def in_flight_partitions(self) -> set[TopicPartition]:
         """Return the partitions whose offsets are being written, so that a deletion includes them."""
@@ -329,6 +382,7 @@ class ClassicGroup:
         group.protocol_type = self.protocol_type
         group.subscribed_topics = self.subscribed_topics
         group.stored, group.offsets, group.in_flight = self.stored, self.offsets, self.in_flight
+        group.pending_offsets, group.pending_count = self.pending_offsets, self.pending_count
         return group
 
     # --- state ----------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete (OC-01 … OC-14, OF-01 … OF-07, AD-05).
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete (OC-01 … OC-14, TX-01 … TX-06, OF-01 … OF-07, AD-05).
 
 Invariants:
 - A committed offset is visible, and acknowledged, only after it is written.
 - A commit from another generation or from a client that is not a member is never stored (OC-06).
-- A commit by a member counts as a heartbeat (OC-08).
+- A commit by a member counts as a heartbeat (OC-08); one in a transaction does not (TX-02).
+- Offsets of a transaction are visible after its commit marker (TX-04).
 """
 
 from collections.abc import Collection
@@ -11,6 +12,7 @@ from typing import Final
 
 from slackwater.group.coordinator import rebalance
 from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.effects import ProducerTransaction
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.identity import check_identity
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, StoredOffset
@@ -29,6 +31,7 @@ from slackwater.group.messages import (
     OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    TxnOffsetCommit,
 )
 from slackwater.group.topic_partition import TopicPartition
 
@@ -36,16 +39,43 @@ _MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 _COMMIT: Final = TRANSITIONS[GroupInput.COMMIT]
 _COMMIT_SIMPLE: Final = TRANSITIONS[GroupInput.COMMIT_SIMPLE]
+_COMMIT_TRANSACTION: Final = TRANSITIONS[GroupInput.COMMIT_TRANSACTION]
+_COMMIT_TRANSACTION_SIMPLE: Final = TRANSITIONS[GroupInput.COMMIT_TRANSACTION_SIMPLE]
 
 # --- commit ---------------------------------------------------------------------------------------------------------
 
 
 def commit(collector: EffectCollector, request: OffsetCommit, reply_to: object) -> None:
     """Store offsets; the response has one result per partition."""
-    if (group := _validated_group(collector, request, reply_to)) is None:
+    if (group := _validated_group(collector, request, reply_to)) is not None:
+        _store(collector, request, group, reply_to, retention_ms=request.retention_ms)
+
+
+def commit_in_transaction(collector: EffectCollector, request: TxnOffsetCommit, reply_to: object) -> None:
+    """Store offsets that are visible when the transaction is committed."""
+    group = collector.state.groups.get(request.group_id)
+    error = validate_transactional_commit(collector, request, group)
+    if error is not Error.NONE:
+        collector.respond(reply_to, _response(request, error))
         return
+    group = group or _create_simple_group(collector, request, request.group_id, reply_to)
+    if group is not None:
+        transaction = ProducerTransaction(request.producer_id, request.producer_epoch, request.verification)
+        _store(collector, request, group, reply_to, transaction=transaction)
+
+
+def _store(
+    collector: EffectCollector,
+    request: OffsetCommit | TxnOffsetCommit,
+    group: ClassicGroup,
+    reply_to: object,
+    *,
+    retention_ms: int = -1,
+    transaction: ProducerTransaction | None = None,
+) -> None:
+    """Write the offsets, then respond."""
     wall_ms, limit, new = collector.wall_ms, collector.state.config.offset_metadata_max_bytes, tuple.__new__
-    group_id, retention_ms = group.group_id, request.retention_ms
+    group_id = group.group_id
     expire_ms = min(wall_ms + retention_ms, _MAX_TIMESTAMP_MS) if retention_ms >= 0 else None  # OC-13
     records: list[CoordinatorRecord] = []
     too_large: list[int] = []
@@ -62,12 +92,12 @@ def commit(collector: EffectCollector, request: OffsetCommit, reply_to: object) 
             _remove_if_never_stored(collector, group)
 
     if records:
-        collector.append(group.offsets_partition, records, on_written)
+        collector.append(group.offsets_partition, records, on_written, transaction)
     else:
         on_written(collector, Error.NONE)
 
 
-def _too_large(request: OffsetCommit, limit: int) -> list[int]:
+def _too_large(request: OffsetCommit | TxnOffsetCommit, limit: int) -> list[int]:
     """Return the positions of offsets with too long metadata; Kafka counts characters, not bytes (OC-09)."""
     return [index for index, offset in enumerate(request.offsets) if len(offset.metadata or "") > limit]
 
@@ -85,11 +115,18 @@ def _validated_group(collector: EffectCollector, request: OffsetCommit, reply_to
             member.last_seen_ms = collector.now_ms
             rebalance.extend_session(collector, member)
         return group
+    assert group_id is not None
+    return _create_simple_group(collector, request, group_id, reply_to)
+
+
+def _create_simple_group(
+    collector: EffectCollector, request: OffsetCommit | TxnOffsetCommit, group_id: str, reply_to: object
+) -> ClassicGroup | None:
+    """Create a group for the first commit; return None after an error response."""
     limit = collector.state.config.offset_metadata_max_bytes
     if len(_too_large(request, limit)) == len(request.offsets):  # OC-01: no group is created without an offset to store
         collector.respond(reply_to, _response(request, Error.OFFSET_METADATA_TOO_LARGE))
         return None
-    assert group_id is not None
     collector.state.groups[group_id] = group = ClassicGroup(
         group_id, collector.state.offsets_partition_of(group_id), collector.wall_ms
     )
@@ -97,7 +134,9 @@ def _validated_group(collector: EffectCollector, request: OffsetCommit, reply_to
     return group
 
 
-def _response(request: OffsetCommit, error: Error, too_large: Collection[int] = ()) -> OffsetCommitResponse:
+def _response(
+    request: OffsetCommit | TxnOffsetCommit, error: Error, too_large: Collection[int] = ()
+) -> OffsetCommitResponse:
     """Build a response with one result per offset, in the order of the request."""
     results = [CommittedPartition(offset.topic, offset.partition, error) for offset in request.offsets]
     for index in too_large:
@@ -107,7 +146,7 @@ def _response(request: OffsetCommit, error: Error, too_large: Collection[int] = 
 
 def _remove_if_never_stored(collector: EffectCollector, group: ClassicGroup) -> None:
     """Remove a simple group whose first offsets could not be written."""
-    if group.is_simple and group.stored is None and not group.offsets and not group.in_flight_partitions():
+    if group.is_simple and group.stored is None and not group.offsets and not group.unsettled_partitions():
         group.transition_to(DEAD, collector.wall_ms)
         collector.state.groups.pop(group.group_id, None)
 
@@ -134,6 +173,27 @@ def validate_commit(collector: EffectCollector, request: OffsetCommit, group: Cl
     return Error.NONE if transition.action is GroupAction.STORE_OFFSETS else transition.error
 
 
+def validate_transactional_commit(
+    collector: EffectCollector, request: TxnOffsetCommit, group: ClassicGroup | None
+) -> Error:
+    """Return why this commit in a transaction cannot be stored, or NONE (TX-01 … TX-03)."""
+    if not request.group_id:
+        return Error.INVALID_GROUP_ID
+    if group is None:
+        error = collector.state.unavailable_error(request.group_id)
+        return error if error is not Error.NONE or request.generation_id < 0 else Error.ILLEGAL_GENERATION
+    member_id, instance_id = request.member_id, request.group_instance_id
+    outside = request.generation_id < 0 and (group.state is EMPTY or (member_id == NO_MEMBER and instance_id is None))
+    if not outside and group.state is not DEAD:
+        error = check_identity(collector, group, member_id, instance_id, "txn-commit-offsets")
+        if error is not Error.NONE:
+            return error
+        if request.generation_id != group.generation_id:
+            return Error.ILLEGAL_GENERATION
+    transition = (_COMMIT_TRANSACTION_SIMPLE if outside else _COMMIT_TRANSACTION)[group.state]
+    return Error.NONE if transition.action is GroupAction.STORE_OFFSETS else transition.error
+
+
 # --- fetch ----------------------------------------------------------------------------------------------------------
 
 
@@ -142,7 +202,7 @@ def fetch(collector: EffectCollector, request: OffsetFetch, reply_to: object) ->
 
     With `require_stable`, a group whose partition has pending writes is read after them: an empty append marks the
     position in the log to wait for. If it fails, the error is NOT_COORDINATOR, because older consumers do not handle
-    COORDINATOR_NOT_AVAILABLE here (OF-07).
+    COORDINATOR_NOT_AVAILABLE here (OF-07). A partition with a pending offset is UNSTABLE_OFFSET_COMMIT.
     """
     state = collector.state
     results: dict[int, FetchedGroup] = {}
@@ -153,7 +213,7 @@ def fetch(collector: EffectCollector, request: OffsetFetch, reply_to: object) ->
         if offsets_partition in busy:
             waiting.setdefault(offsets_partition, []).append(index)
         else:
-            results[index] = _fetch_group(collector, requested)
+            results[index] = _fetch_group(collector, requested, require_stable=request.require_stable)
 
     def respond_when_complete(collector: EffectCollector) -> None:
         if len(results) == len(request.groups):
@@ -165,7 +225,7 @@ def fetch(collector: EffectCollector, request: OffsetFetch, reply_to: object) ->
             for index in indexes:
                 requested = request.groups[index]
                 if error is Error.NONE:
-                    results[index] = _fetch_group(collector, requested)
+                    results[index] = _fetch_group(collector, requested, require_stable=True)
                 else:
                     results[index] = FetchedGroup(requested.group_id, Error.NOT_COORDINATOR)
             respond_when_complete(collector)
@@ -175,7 +235,7 @@ def fetch(collector: EffectCollector, request: OffsetFetch, reply_to: object) ->
         respond_when_complete(collector)
 
 
-def _fetch_group(collector: EffectCollector, requested: GroupToFetch) -> FetchedGroup:
+def _fetch_group(collector: EffectCollector, requested: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
     group_id, partitions = requested
     if group_id is None:
         return FetchedGroup(group_id, Error.INVALID_GROUP_ID)
@@ -184,10 +244,13 @@ def _fetch_group(collector: EffectCollector, requested: GroupToFetch) -> Fetched
         return FetchedGroup(group_id, error)
     offsets = group.offsets if group is not None and group.state is not DEAD else {}  # OF-01
     selected = sorted(offsets) if partitions is None else [TopicPartition(*partition) for partition in partitions]
-    return FetchedGroup(group_id, Error.NONE, tuple(_fetched(offsets.get(at), at) for at in selected))
+    pending = group if require_stable and group is not None and group.pending_offsets else None
+    return FetchedGroup(group_id, Error.NONE, tuple(_fetched(offsets.get(at), at, pending) for at in selected))
 
 
-def _fetched(stored: StoredOffset | None, at: TopicPartition) -> FetchedOffset:
+def _fetched(stored: StoredOffset | None, at: TopicPartition, pending: ClassicGroup | None) -> FetchedOffset:
+    if pending is not None and pending.is_pending(at):
+        return FetchedOffset(at.topic, at.partition, error=Error.UNSTABLE_OFFSET_COMMIT)
     if stored is None:
         return FetchedOffset(at.topic, at.partition)
     return FetchedOffset(at.topic, at.partition, stored.offset, stored.leader_epoch, stored.metadata)
@@ -212,14 +275,14 @@ def delete(collector: EffectCollector, request: OffsetDelete, reply_to: object) 
         return
     results: list[CommittedPartition] = []
     deleted: dict[TopicPartition, None] = {}
-    in_flight_partitions = group.in_flight_partitions()
+    unsettled_partitions = group.unsettled_partitions()
     for topic, partition in request.partitions:
         if group.is_subscribed(topic):
             results.append(CommittedPartition(topic, partition, Error.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         results.append(CommittedPartition(topic, partition, Error.NONE))
         at = TopicPartition(topic, partition)
-        if at in group.offsets or at in in_flight_partitions:
+        if at in group.offsets or at in unsettled_partitions:
             deleted[at] = None
 
     def written(collector: EffectCollector, error: Error) -> None:

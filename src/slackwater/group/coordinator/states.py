@@ -56,6 +56,8 @@ class GroupInput(Enum):
     LEAVE_PENDING = "only pending members leave"
     COMMIT = "a member commits offsets"
     COMMIT_SIMPLE = "a client outside the group commits offsets"
+    COMMIT_TRANSACTION = "a member commits offsets in a transaction"
+    COMMIT_TRANSACTION_SIMPLE = "a client outside the group commits offsets in a transaction"
     SESSION_EXPIRED = "a member's session expires"
     PENDING_MEMBER_EXPIRED = "an issued member id is not used in time"
     JOIN_TIMER_EXPIRED = "the initial delay or the rebalance timeout expires"
@@ -171,6 +173,8 @@ TRANSITIONS: Final[dict[GroupInput, dict[GroupState, Transition]]] = {
     GroupInput.LEAVE_PENDING:              _row(_IGNORE,  _IGNORE,    _TRY_JOIN,  _REBALANCE, _REBALANCE, _NEVER),
     GroupInput.COMMIT:                     _row(_NEVER,   _STORE,     _STORE,     _REJOIN,    _STORE,     _DEAD),   # OC-04, OC-07, OC-08
     GroupInput.COMMIT_SIMPLE:              _row(_STORE,   _UNKNOWN,   _UNKNOWN,   _UNKNOWN,   _UNKNOWN,   _DEAD),   # OC-03, OC-05
+    GroupInput.COMMIT_TRANSACTION:         _row(_NEVER,   _STORE,     _STORE,     _STORE,     _STORE,     _DEAD),   # TX-02
+    GroupInput.COMMIT_TRANSACTION_SIMPLE:  _row(_STORE,   _STORE,     _STORE,     _STORE,     _STORE,     _DEAD),   # TX-01
     GroupInput.SESSION_EXPIRED:            _row(_NEVER,   _IGNORE,    _TRY_JOIN,  _REBALANCE, _REBALANCE, _NEVER),  # SE-02, JG-24
     GroupInput.PENDING_MEMBER_EXPIRED:     _row(_IGNORE,  _TRY_JOIN,  _TRY_JOIN,  _IGNORE,    _IGNORE,    _NEVER),  # JG-10, JG-37
     GroupInput.JOIN_TIMER_EXPIRED:         _row(_NEVER,   _EXTEND,    _END_JOIN,  _NEVER,     _NEVER,     _NEVER),  # JG-29, JG-30, JG-35
