@@ -165,7 +165,7 @@ def _rebalances(alike: "Sequence[Verdict]") -> str:
     verdict, numbers = alike[0], {verdict.rebalances for verdict in alike}
     if len(numbers) > 1:
         return f"{min(numbers)} to {max(numbers)} rebalances per group; "
-    if not verdict.rebalances:
+    if not verdict.rebalances or count(verdict.rebalances, "rebalance") in verdict.headline:
         return ""
     follow_ups = verdict.rebalances - verdict.changes
     second = "second steps of a cooperative change"

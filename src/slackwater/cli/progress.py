@@ -73,4 +73,6 @@ class ReadBytes:
         """Return the progress as a line."""
         if self._read >= self._total:
             return "finding causes …"
+        if self._total < _MB:
+            return "reading …"
         return f"reading {bar(self._read, self._total)} {self._read // _MB:,} of {self._total / _MB:,.0f} MB"

@@ -14,7 +14,18 @@ from slackwater.doctor.prescriptions.libraries import PROPERTIES, library_of
 from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, measured, round_up, seconds, with_margin
 from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, REMEDIES
 
-LIBRARIES = ("java", "librdkafka", "kafka-python", "aiokafka", "sarama", "kafkajs", "slackwater", "spark")
+CLIENTS = (
+    "java",
+    "librdkafka",
+    "kafka-python",
+    "aiokafka",
+    "sarama",
+    "kafkajs",
+    "franz-go",
+    "kafka-go",
+    "ruby-kafka",
+)
+LIBRARIES = (*CLIENTS, "brod", "slackwater", "spark")
 
 
 def test_poll_limit_is_above_the_longest_batch() -> None:
@@ -82,6 +93,23 @@ def test_session_timeout_is_within_the_broker_limit() -> None:
     assert prescriptions[0].settings["session.timeout.ms"] == "1800000"
 
 
+def test_brokers_accept_the_session_timeout_by_default() -> None:
+    settings = prescribe("session_expiry", {"session_ms": 1_000, "pause_ms": 1_300})[0].settings
+    assert settings["session.timeout.ms"] == "6000"
+
+
+@pytest.mark.parametrize("library", ["slackwater", "kafka-python"])
+def test_text_has_the_names_of_python_libraries(library: str) -> None:
+    figures = {"limit_ms": 4_000, "longest_ms": 8_000, "session_ms": 10_000, "pause_ms": 12_000}
+    for cause in ("poll_delay", "session_expiry", "rolling_restart"):
+        for item in for_library(prescribe(cause, figures), library, figures):
+            text = f"{item.what} {item.cost} {item.caution}"
+            assert "max.poll" not in text
+            assert " session.timeout.ms" not in text
+    broker_setting = for_library(prescribe("session_expiry", figures), library, figures)[0].caution
+    assert any("group.max.session.timeout.ms" in text for text in broker_setting)
+
+
 def test_unknown_session_timeout_is_not_lowered() -> None:
     settings = prescribe("rolling_restart", {"restart_ms": 1_000})[0].settings
     assert settings["session.timeout.ms"] == "45000"
@@ -120,7 +148,7 @@ def test_numbers() -> None:
     assert [seconds(value) for value in (500, 45_000, 600_000)] == ["500 ms", "45 s", "10 min"]
 
 
-COMMENTS = {"sarama": "//", "kafkajs": "//"}
+COMMENTS = {"sarama": "//", "kafkajs": "//", "franz-go": "//", "kafka-go": "//", "brod": "%%"}
 
 
 @pytest.mark.parametrize("name", sorted(PROPERTIES))
@@ -128,7 +156,8 @@ def test_other_lines_are_comments(name: str) -> None:
     for library, text in PROPERTIES[name].items():
         for line in text.split("\n"):
             code = line.split("//")[0].split("#")[0]
-            assert line.startswith(COMMENTS.get(library, "#")) or "=" in code or ": " in code or "(" in code, line
+            is_setting = any(mark in code for mark in ("=", ": ", "(", "{{"))
+            assert line.startswith(COMMENTS.get(library, "#")) or is_setting, line
 
 
 def test_cooperative_assignor_needs_two_deploys() -> None:
@@ -167,6 +196,15 @@ def test_kip848_session_is_set_on_the_broker() -> None:
         ("2026-11-15 19:15:58,706 INFO aiokafka.consumer.group_coordinator LeaveGroup request succeeded", "aiokafka"),
         ('{"level":"ERROR","logger":"kafkajs","message":"[Consumer] Crash"}', "kafkajs"),
         ("[sarama] 2026/11/15 19:25:20 client/coordinator coordinator for consumergroup g is #1", "sarama"),
+        ("2026-11-15 INFO [Worker clientId=c, groupId=g] Rebalance started", "java"),
+        ("2026-11-15 INFO AbstractCoordinator:505 - (Re-)joining group g", "java"),
+        ("2026/11/15 19:25:20 error: kafka server: The provided member is not known", "sarama"),
+        ('{"level":"warn","message":"join group failed","group":"g"}', "franz-go"),
+        ("2026-11-15 10:00:00 entering loop for consumer group, g", "kafka-go"),
+        ("I, [x] [[g] {}:] Joined group `g` with member id `m-1`", "ruby-kafka"),
+        ("Group member (g,coor=#PID<0.1.0>,cb=#PID<0.2.0>,generation=7): re-joining group", "brod"),
+        ("[WARNING] Heartbeat failed for group g because it is rebalancing", "kafka-python"),
+        ("2026-11-15 19:19:37,116 INFO kafka.net.selector IO loop starting (client_id=c)", "kafka-python"),
         ("something else", None),
     ],
 )

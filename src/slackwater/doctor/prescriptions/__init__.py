@@ -21,9 +21,11 @@ from slackwater.doctor.prescriptions.libraries import (
     BROKER,
     LIBRDKAFKA,
     OWN,
+    PROPERTIES,
     SPARK,
     UNKNOWN_LIBRARY,
     UNSUPPORTED,
+    WITH_UNDERSCORES,
     properties,
 )
 from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, FEWER_RECORDS, REMEDIES, Remedy
@@ -32,6 +34,9 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _CHANGE: Final = re.compile(r"\{(\w+)\} instead of \{(\w+)\}")
 _BASIS: Final = "{basis}"
 """The measurement that a value is based on; without it, the text says what to measure."""
+_CLIENT_SETTING: Final = re.compile(
+    rf"(?<![\w.])(?:{'|'.join(re.escape(name) for name, lines in PROPERTIES.items() if OWN in lines)})(?![\w]|\.\w)"
+)
 _COOLDOWN_PERIODS: Final = 4
 _CONSUME_FEWER: Final = "handle fewer messages per consume() call"
 _POLL_IS_ONE: Final = "; with poll(), which returns one message at a time, only a faster handler helps"
@@ -117,8 +122,16 @@ def _adapt(item: Prescription, library: str | None, figures: Mapping[str, int]) 
     if library == SPARK and session.isdigit() and not figures.get("session_ms"):
         settings[SESSION] = str(max(int(session), numbers.SPARK_SESSION_MS))
     caution = tuple(text for text in item.caution if text != ABOVE_THE_POLL_INTERVAL or library in (None, LIBRDKAFKA))
+    if library in WITH_UNDERSCORES:
+        item = replace(item, what=_with_underscores(item.what), cost=_with_underscores(item.cost))
+        caution = tuple(map(_with_underscores, caution))
     lines = properties(settings) if settings != item.settings else item.properties
     return replace(item, settings=settings, properties=lines, caution=caution, percent=percent)
+
+
+def _with_underscores(text: str) -> str:
+    """Return a text with the settings of clients as Python libraries write them."""
+    return _CLIENT_SETTING.sub(lambda match: match[0].replace(".", "_"), text)
 
 
 def lines_to_paste(prescription: Prescription, library: str | None) -> Sequence[str]:
@@ -234,7 +247,7 @@ def _values(figures: Mapping[str, int]) -> dict[str, str]:
         session = numbers.with_margin(figures.get(f"{name}_ms") or (longest if name == "handler" else None))
         if session is not None:
             present = figures.get("session_ms") or SESSION_TIMEOUT_MS
-            session = min(max(session, present), numbers.MAX_SESSION_MS)
+            session = min(max(session, present, numbers.MIN_SESSION_MS), numbers.MAX_SESSION_MS)
             values[f"{name}_session_ms"] = str(session)
             values[f"{name}_heartbeat_ms"] = str(numbers.heartbeat(session))
             values.setdefault("session", numbers.seconds(session))

@@ -22,6 +22,14 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "sessionTimeout: {value}, rebalanceTimeout: {value},",
         "slackwater": "max_poll_interval_ms={value}",
         "spark": '.option("kafka.max.poll.interval.ms", {value})',
+        "franz-go": "// no poll timer: rejoin within this time after a rebalance begins\n"
+        "kgo.RebalanceTimeout({value} * time.Millisecond),",
+        "kafka-go": "// no poll timer: rejoin within this time after a rebalance begins\n"
+        "RebalanceTimeout: {value} * time.Millisecond,",
+        "ruby-kafka": "# no poll timer: rejoin within this time after a rebalance begins\n"
+        "rebalance_timeout: {value} / 1000,",
+        "brod": "%% no poll timer: rejoin within this time after a rebalance begins\n"
+        "{{rebalance_timeout_seconds, {value} div 1000}},",
     },
     "max.poll.records": {
         "java": "max.poll.records={value}",
@@ -36,6 +44,10 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         '.option("maxOffsetsPerTrigger", {value})\n'
         "# without a limit, a batch has what arrived since the last one: a shorter trigger makes it smaller\n"
         '.trigger(processingTime="<a shorter interval>")',
+        "franz-go": "// the second argument is the limit\nclient.PollRecords(ctx, {value})",
+        "kafka-go": "// no batches: ReadMessage returns one message; a faster handler helps",
+        "ruby-kafka": "# no such setting: lower max_bytes of each_batch",
+        "brod": "%% no such setting: lower max_bytes of the consumer configuration",
     },
     "session.timeout.ms": {
         "java": "session.timeout.ms={value}",
@@ -46,6 +58,10 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "kafkajs": "sessionTimeout: {value}",
         "slackwater": "session_timeout_ms={value}",
         "spark": '.option("kafka.session.timeout.ms", {value})',
+        "franz-go": "kgo.SessionTimeout({value} * time.Millisecond),",
+        "kafka-go": "SessionTimeout: {value} * time.Millisecond,",
+        "ruby-kafka": "session_timeout: {value} / 1000,",
+        "brod": "{{session_timeout_seconds, {value} div 1000}},",
     },
     "heartbeat.interval.ms": {
         "java": "heartbeat.interval.ms={value}",
@@ -56,6 +72,10 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "kafkajs": "heartbeatInterval: {value}",
         "slackwater": "heartbeat_interval_ms={value}",
         "spark": '.option("kafka.heartbeat.interval.ms", {value})',
+        "franz-go": "kgo.HeartbeatInterval({value} * time.Millisecond),",
+        "kafka-go": "HeartbeatInterval: {value} * time.Millisecond,",
+        "ruby-kafka": "heartbeat_interval: {value} / 1000,",
+        "brod": "{{heartbeat_rate_seconds, {value} div 1000}},",
     },
     "group.instance.id": {
         "java": "group.instance.id={value}",
@@ -66,6 +86,10 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "kafkajs": "// not supported: kafkajs has no static membership",
         "slackwater": 'group_instance_id="{value}"',
         "spark": '.option("kafka.group.instance.id", "{value}")',
+        "franz-go": 'kgo.InstanceID("{value}"),',
+        "kafka-go": "// not supported: kafka-go has no static membership",
+        "ruby-kafka": "# not supported: ruby-kafka has no static membership",
+        "brod": "%% see the group configuration of your version; older versions have no static membership",
     },
     "group.id": {
         "java": "group.id={value}",
@@ -76,6 +100,10 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "kafkajs": 'groupId: "{value}",',
         "slackwater": 'group_id="{value}"',
         "spark": '.option("kafka.group.id", "{value}")',
+        "franz-go": 'kgo.ConsumerGroup("{value}"),',
+        "kafka-go": 'GroupID: "{value}",',
+        "ruby-kafka": 'group_id: "{value}",',
+        "brod": 'brod:start_link_group_subscriber(Client, <<"{value}">>, Topics, GroupConfig, ConsumerConfig, Cb, []),',
     },
     "partition.assignment.strategy": {
         "java": "# first deploy: the new assignor before the current one\n"
@@ -103,6 +131,11 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         '.option("kafka.partition.assignment.strategy", "cooperative-sticky,range")\n'
         "# second deploy, after all members have the first\n"
         '.option("kafka.partition.assignment.strategy", "cooperative-sticky")',
+        "franz-go": "// the default of franz-go; no rolling upgrade from another balancer without two deploys\n"
+        "kgo.Balancers(kgo.CooperativeStickyBalancer()),",
+        "kafka-go": "// not supported: kafka-go has no sticky and no cooperative balancer",
+        "ruby-kafka": "# not supported: ruby-kafka has no cooperative assignment",
+        "brod": "%% not supported: brod has no cooperative assignment",
     },
     "consumer.session.timeout.ms": {
         "broker": "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type groups --entity-name GROUP "
@@ -120,10 +153,15 @@ SPARK: Final = "spark"
 UNKNOWN_LIBRARY: Final = "java"
 """The library whose lines, under Kafka's names, are shown for a group of unknown library."""
 BROKER: Final = "broker"
+WITH_UNDERSCORES: Final = ("kafka-python", "aiokafka", OWN)
+"""Libraries that write Kafka's names with underscores."""
 UNSUPPORTED: Final[dict[str, frozenset[str]]] = {
     "kafkajs": frozenset({"group.instance.id", "partition.assignment.strategy"}),
     "aiokafka": frozenset({"partition.assignment.strategy"}),
     "sarama": frozenset({"partition.assignment.strategy"}),
+    "kafka-go": frozenset({"group.instance.id", "partition.assignment.strategy"}),
+    "ruby-kafka": frozenset({"group.instance.id", "partition.assignment.strategy"}),
+    "brod": frozenset({"partition.assignment.strategy"}),
 }
 """Settings whose prescribed value (static membership, the cooperative assignor) a library does not have."""
 
@@ -141,13 +179,47 @@ def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:
 _LINE_MARKERS: Final = {
     "spark": ("slackwater.spark.", "the Slackwater source for Spark"),
     "slackwater": ("slackwater.client.", "the Slackwater consumer"),
-    "librdkafka": ("[thrd:",),
-    "kafkajs": ('"logger":"kafkajs"',),
-    "sarama": ("consumergroup/", "client/coordinator "),
+    "librdkafka": ("[thrd:", "rdkafka#"),
+    "kafkajs": (
+        '"logger":"kafkajs"',
+        "logger: 'kafkajs'",
+        "KafkaJS",
+        "[Runner] ",
+        "[ConsumerGroup] ",
+        "[Connection] Response ",
+    ),
+    "franz-go": ("franz-go", "kgo/", "kgo-", "heartbeat errored", "join group failed", "group manage loop errored"),
+    "kafka-go": ("entering loop for consumer group", "stopped heartbeat for group ", "segmentio/kafka-go"),
+    "sarama": ("consumergroup/", "client/coordinator ", "client/metadata ", "[sarama]", "[Sarama]", "kafka server: "),
+    "brod": ("coor=#PID<", "group coordinator (groupId="),
+    "ruby-kafka": ("Kafka::", "Joining group `", "Joined group `"),
     "aiokafka": ("aiokafka",),
-    "kafka-python": (" kafka.coordinator", ":kafka.coordinator", "[kafka.coordinator"),
-    "java": ("[Consumer clientId=", "[Consumer instanceId=", "ConsumerConfig values:", "org.apache.kafka.clients"),
+    "kafka-python": (
+        " kafka.coordinator",
+        ":kafka.coordinator",
+        "[kafka.coordinator",
+        " kafka.net.",
+        " kafka.consumer",
+        "IO loop starting (client_id=",
+        "Heartbeat failed for group ",
+        "Heartbeat failed: local member_id",
+        "eartbeat session expired",
+    ),
+    "java": (
+        "[Consumer clientId=",
+        "[Consumer instanceId=",
+        "[Worker clientId=",
+        "ConsumerConfig values:",
+        "org.apache.kafka",
+        " o.a.k.",
+        "AbstractCoordinator",
+        "ConsumerCoordinator",
+        "stream-thread [",
+        "stream-client [",
+    ),
 }
+"""Texts in the lines of a library's clients; the first library with one counts. Lines of aiokafka without a logger's
+name are taken for those of kafka-python, whose settings have the same names."""
 
 
 def library_of(lines: Iterable[str], *, heartbeats_between_messages: bool = False) -> str | None:

@@ -9,6 +9,8 @@ Invariants:
 from typing import Final
 
 MARGIN: Final = 1.5
+MIN_SESSION_MS: Final = 6_000
+"""Kafka's default of group.min.session.timeout.ms; brokers reject a shorter session."""
 MAX_SESSION_MS: Final = 1_800_000
 """Kafka's default of group.max.session.timeout.ms; brokers reject a longer session."""
 DEFAULT_POLL_RECORDS: Final = 500
