@@ -49,6 +49,7 @@ BENCHMARKS: Final = (
     Benchmark("Broker: Kafka's perf tools", "broker_perf", ("--rounds", "2", "--records", "1000000")),
     Benchmark("Broker: TLS and SASL", "broker_secure", ("--rounds", "2", "--records", "500000"), timeout_s=600),
     Benchmark("Spark: batch read", "spark_read", ("--rounds", "2", "--records", "3000000"), timeout_s=420),
+    Benchmark("Spark: batch write", "spark_write", ("--rounds", "2", "--records", "1000000"), timeout_s=420),
     Benchmark("Spark: streaming read", "spark_stream", None),
     Benchmark("Doctor", "doctor_scale", ("--gigabytes", "0.5", "--rounds", "2"), ("--gigabytes", "0.5", "2", "4")),
     Benchmark("Consumer and producer", "client", ("--rounds", "2", "--records", "500000")),

@@ -603,3 +603,37 @@ def test_time_without_partitions_is_counted() -> None:
     query.assign(P0)
 
     assert query.batches.without_partitions_ms(900) == 400
+
+
+# --- the input offsets of a sink --------------------------------------------------------------------------------------
+
+
+def test_input_offsets_of_the_running_batch() -> None:
+    query = Query()
+    query.assign(P0, P1)
+    offset = query.run({P0: 5, P1: 0})
+    expected = {P0: mine(5, offset.seq)}
+    assert query.batches.input_offsets(offset.seq) == (expected, frozenset())
+    query.must_leave(P0)
+    assert query.batches.input_offsets(offset.seq) == (expected, frozenset()), "it is held until the batch ends"
+    query.finish(offset.seq)
+    assert query.batches.input_offsets(offset.seq) == ({}, frozenset({P0, P1}))
+
+
+def test_input_offsets_name_lost_partitions() -> None:
+    query = Query()
+    query.assign(P0, P1)
+    offset = query.run({P0: 5, P1: 6})
+    query.do(query.batches.on_lost([P0], 0))
+    assert query.batches.input_offsets(offset.seq) == ({P1: mine(6, offset.seq)}, frozenset({P0}))
+    query.assign(P0)
+    assert query.batches.input_offsets(offset.seq)[1] == {P0}, "another member may have read it meanwhile"
+    assert query.batches.input_offsets(offset.seq + 1) == ({}, frozenset({P0, P1}))
+
+
+def test_input_offsets_of_a_batch_that_is_read_again() -> None:
+    query = Query(batch(4, p0=(0, 10), p1=(0, 10)))
+    query.group |= {P0: mine(0, 3), P1: theirs(15)}
+    query.batches.replay(batch(4, p0=(0, 10), p1=(0, 10)), 0, wait_ms=0)
+    query.assign(P0)
+    assert query.batches.input_offsets(4) == ({P0: mine(10, 4)}, frozenset())

@@ -3,13 +3,19 @@
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
 
-from slackwater.spark.member.control_server import MAX_QUEUED_MESSAGES, MAX_UNAUTHENTICATED, ControlServer
+from slackwater.client.errors import NetworkError
+from slackwater.client.group_metadata import ConsumerGroupMetadata
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.spark.member.control_server import MAX_QUEUED_MESSAGES, MAX_UNAUTHENTICATED, ControlServer, RunningBatch
 from slackwater.spark.member.query_listener import QueryListener, keeps_state, parse_offset
+from slackwater.spark.sink.input_offsets import InputsRefusedError, request_inputs
 from tests.waiting import wait_until
 
 DEADLINE_S = 30.0
@@ -245,3 +251,65 @@ STREAM, TABLE = Plan("StreamingDataSourceV2ScanRelation", is_streaming=True), Pl
 )
 def test_stateful_operators_on_streams(plan: Plan, stateful: bool) -> None:
     assert keeps_state(plan) is stateful
+
+
+class FakeQuery:
+    """A query that runs batch 4, and reads one source in a group."""
+
+    def __init__(self, server: ControlServer) -> None:
+        server.add_finder(lambda query_id: RunningBatch(4, [("mine", 9)]) if query_id == "query" else None)
+
+
+INPUTS = {"group": "g", "generation": 3, "member": "m", "instance": None, "offsets": [["t", 1, 20, "marker"]]}
+
+
+def answer(connection: Member, **response: object) -> None:
+    """Answer the question that the server asks next."""
+    question = connection.receive()
+    assert isinstance(question, dict)
+    assert question["prepare"]["seq"] == 9
+    connection.socket.sendall(json.dumps({"prepared": {"id": question["prepare"]["id"], **response}}).encode() + b"\n")
+
+
+def test_sink_gets_the_input_offsets_from_the_member(server: ControlServer) -> None:
+    FakeQuery(server)
+    with member(server, checkpoint_id="mine") as mine, ThreadPoolExecutor() as pool:
+        assert mine.receive() == {"welcome": {}}
+        asked = pool.submit(request_inputs, server.address, "query", 4)
+        answer(mine, inputs=INPUTS)
+        (inputs,) = asked.result(DEADLINE_S)
+        assert inputs.member == ConsumerGroupMetadata("g", 3, "m")
+        assert inputs.offsets == {TopicPartition("t", 1): OffsetAndMetadata(20, metadata="marker")}
+
+        asked = pool.submit(request_inputs, server.address, "query", 4)
+        answer(mine, refused="t-1 is lost.")
+        with pytest.raises(InputsRefusedError, match=r"Batch 4 was not committed: t-1 is lost\."):
+            asked.result(DEADLINE_S)
+
+        asked = pool.submit(request_inputs, server.address, "query", 4)
+        assert mine.receive()
+        mine.close()  # the process of the source dies
+        with pytest.raises(InputsRefusedError, match="The group member of batch 4 does not answer"):
+            asked.result(DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("query_id", "batch_id", "reason"),
+    [
+        ("query", 5, "Batch 5 is not the running batch of query query."),
+        ("other", 4, "Batch 4 is not the running batch of query other."),
+        ("query", 4, "The group member of batch 4 does not answer."),
+    ],
+)
+def test_sink_is_refused(server: ControlServer, query_id: str, batch_id: int, reason: str) -> None:
+    FakeQuery(server)
+    with pytest.raises(InputsRefusedError, match=reason):
+        request_inputs(server.address, query_id, batch_id)
+
+
+def test_sink_needs_the_secret_and_a_server(server: ControlServer) -> None:
+    with pytest.raises(NetworkError, match="The driver cannot ask for the input offsets of batch 4"):
+        request_inputs(server.address._replace(secret="guess"), "query", 4)
+    server.close()
+    with pytest.raises(NetworkError, match="The driver cannot ask for the input offsets of batch 4"):
+        request_inputs(server.address, "query", 4)

@@ -9,9 +9,11 @@ Invariants:
 import time
 from collections.abc import Mapping
 
+from slackwater.client.network.transactions import StoredTransaction
 from slackwater.client.producer.accumulator import ProducerBatch, ProducerIdAndEpoch
 from slackwater.client.producer.delivery import BatchOutcome
 from slackwater.client.producer.producer import Producer
+from slackwater.client.producer.transaction_requests import FEATURE
 from slackwater.client.producer.transaction_states import TransactionInput
 from slackwater.group.errors import Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
@@ -127,6 +129,32 @@ class BulkProducer(Producer):
         partitions = self._topic(topic).metadata.partitions
         available = [partition.index for partition in partitions if partition.leader >= 0]
         return len(partitions), available or list(range(len(partitions)))
+
+    def resume_transactions(self, producer_id: int, epoch: int) -> None:
+        """Continue with the producer id and epoch of an earlier process, instead of `init_transactions`.
+
+        If another producer with this transactional id was initialized since, the next transaction is fenced.
+        """
+        assert self._transactions is not None
+        self._network.run(self._refresh())  # the features of the cluster are known from its first response
+        version = 2 if self._cluster.finalized_features.get(FEATURE, 0) >= 2 else 1
+        with self._lock:
+            self._transactions.call(TransactionInput.INIT)
+            self._transactions.on_initialized(ProducerIdAndEpoch(producer_id, epoch), version)
+
+    @property
+    def open_transaction(self) -> StoredTransaction:
+        """What another process needs to end the open transaction."""
+        assert self._transactions is not None
+        manager = self._transactions
+        return StoredTransaction(manager.transactional_id, *manager.producer, manager.transaction_version)
+
+    def abandon(self) -> None:
+        """Close the connections and leave an open transaction to another process."""
+        self._closed = True
+        self._maintenance.cancel()
+        self._network.run(self._cluster.close())
+        self._network.close()
 
     def _raise_failure(self) -> None:
         if self.failure is not None:

@@ -428,6 +428,23 @@ class BatchPlanner:
         running = self._running
         return None if running is None or running.seq != seq else list(running.ranges.values())
 
+    def input_offsets(self, seq: int) -> tuple[dict[TopicPartition, OffsetAndMetadata], frozenset[TopicPartition]]:
+        """The offsets that a sink commits with the output of the running batch, and the partitions that were lost.
+
+        If a partition was lost, its new owner reads the batch again, and the output must not become visible.
+        """
+        running = self._running
+        if running is None or running.seq != seq:
+            lost = running.ranges if running is not None else self.last.ranges
+            return {}, frozenset(lost)
+        partitions = frozenset(partition for partition, part in running.ranges.items() if part.size)
+        marker = str(CommitMarker(self.last.checkpoint_id, seq))
+        offsets = {
+            partition: OffsetAndMetadata(running.ranges[partition].until_offset, metadata=marker)
+            for partition in partitions & running.owned_since_plan
+        }
+        return offsets, partitions - running.owned_since_plan
+
     def on_finished(self, seq: int, now_ms: int) -> list[BatchEffect]:
         """Handle the end of all batches up to this one."""
         self._finish(seq)

@@ -41,6 +41,11 @@ class ControlClient:
             target=self._receive, args=(self._socket,), name="slackwater-control-client", daemon=True
         ).start()
 
+    def send(self, message: Mapping[str, object]) -> None:
+        """Send a message. Called by the thread that receives messages, so messages are not mixed."""
+        if self._socket is not None:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+
     def close(self) -> None:
         """Close the connection."""
         self.is_connected = False

@@ -8,6 +8,13 @@ listener in the user's process learns it at once, and sends it over this connect
     server -> {"finished": {offset as in the query's progress}}
     server -> {"task": "checkpoint_id"}             a task of the running batch has ended
     server -> {"query": {"checkpoint_id": ..., "stateful": true}}
+    server -> {"prepare": {"id": ..., "seq": ...}}  the sink is about to commit a batch
+    member -> {"prepared": {"id": ..., "inputs": {...}}}  or  {"prepared": {"id": ..., "refused": "reason"}}
+
+The sink of a query connects once per batch, to learn the input offsets that it commits with its output:
+
+    sink -> {"hello": {"secret": ..., "sink": {"query": ..., "batch": ...}}}
+    server -> {"inputs": [{...}, ...]}  or  {"refused": "reason"}
 
 A query is identified by its checkpoint id, the `token` in its offsets.
 
@@ -27,7 +34,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +48,8 @@ HELLO_TIMEOUT_S: Final = 30.0
 MAX_HELLO_BYTES: Final = 64 * 1024
 MAX_UNAUTHENTICATED: Final = 64
 MAX_QUEUED_MESSAGES: Final = 1_000
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+PREPARE_TIMEOUT_S: Final = 30.0
 
 
 class ControlAddress(NamedTuple):
@@ -60,12 +69,30 @@ class ConnectedMember:
     instance_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """A batch whose sink asks for its input offsets."""
+
+    query_id: str
+    number: int
+
+
+class RunningBatch(NamedTuple):
+    """The batch that a query runs: of each source in a group, its checkpoint id and the number of its batch."""
+
+    number: int
+    sources: list[tuple[str, int]]
+
+
 class MemberConnection:
     """The messages to one member, sent by a thread of its own."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._messages: queue.Queue[bytes | None] = queue.Queue(MAX_QUEUED_MESSAGES)
+        self._answers: dict[int, queue.Queue[dict[str, Any] | None]] = {}  # by the number of the question
+        self._last_id = 0
+        self._is_disconnected = False
         # A timeout for sending only: settimeout() would also limit the wait for the disconnect.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
         threading.Thread(target=self._write, name="slackwater-member-writer", daemon=True).start()
@@ -78,11 +105,30 @@ class MemberConnection:
             return False
         return True
 
+    def ask(self, seq: int, timeout_s: float) -> dict[str, Any] | None:
+        """Ask the member for the input offsets of a batch; None if it does not answer."""
+        self._last_id += 1
+        number, answers = self._last_id, queue.Queue[dict[str, Any] | None]()
+        self._answers[number] = answers
+        try:
+            if self._is_disconnected or not self.send({"prepare": {"id": number, "seq": seq}}):
+                return None
+            return answers.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        finally:
+            del self._answers[number]
+
     def wait_for_disconnect(self) -> None:
-        """Return when the member has disconnected, or `close` was called."""
-        with contextlib.suppress(OSError):
-            while self._socket.recv(4096):
-                pass  # members send nothing else
+        """Pass on the member's answers; return when it has disconnected, or `close` was called."""
+        with contextlib.suppress(OSError, ValueError, KeyError), self._socket.makefile("rb") as lines:
+            while line := lines.readline(MAX_MESSAGE_BYTES):
+                answer = parse_message(line)["prepared"]
+                if (waiting := self._answers.get(answer["id"])) is not None:
+                    waiting.put(answer)
+        self._is_disconnected = True
+        for waiting in list(self._answers.values()):
+            waiting.put(None)
 
     def close(self) -> None:
         """Close the connection; messages that are not sent yet are dropped."""
@@ -110,6 +156,7 @@ class ControlServer:
         self._lock = threading.Lock()
         self._unauthenticated = threading.Semaphore(MAX_UNAUTHENTICATED)
         self._members: dict[MemberConnection, ConnectedMember] = {}
+        self._finders: list[Callable[[str], RunningBatch | None]] = []
         self._stateful: dict[str, bool] = {}  # by checkpoint_id; sent again to members that connect later
         self._listener = socket.create_server((LOOPBACK, 0))
         self.address = ControlAddress(LOOPBACK, self._listener.getsockname()[1], secrets.token_hex(16))
@@ -131,6 +178,10 @@ class ControlServer:
         """The connected members."""
         with self._lock:
             return list(self._members.values())
+
+    def add_finder(self, find: Callable[[str], RunningBatch | None]) -> None:
+        """Use a function that returns the running batch of a query of its session, by the query's id."""
+        self._finders.append(find)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -183,6 +234,11 @@ class ControlServer:
             _close(connection)
             return
         connection.settimeout(None)
+        if isinstance(member, SinkBatch):
+            with contextlib.suppress(OSError):
+                connection.sendall(json.dumps(self._inputs(member)).encode() + b"\n")
+            _close(connection)
+            return
         writer = MemberConnection(connection)
         with self._lock:
             rejection = self._rejection(member)
@@ -197,7 +253,26 @@ class ControlServer:
         writer.wait_for_disconnect()
         self._remove(writer)
 
-    def _authenticate(self, connection: socket.socket) -> ConnectedMember | None:
+    def _inputs(self, batch: SinkBatch) -> dict[str, object]:
+        """Return the input offsets of a batch, from the members that own its partitions."""
+        running = next((found for find in self._finders if (found := find(batch.query_id)) is not None), None)
+        if running is None or running.number != batch.number:
+            return {"refused": f"Batch {batch.number} is not the running batch of query {batch.query_id}."}
+        inputs = []
+        for checkpoint_id, seq in running.sources:
+            with self._lock:
+                connections = [
+                    connection for connection, member in self._members.items() if member.checkpoint_id == checkpoint_id
+                ]
+            answer = connections[-1].ask(seq, PREPARE_TIMEOUT_S) if connections else None
+            if answer is None:
+                return {"refused": f"The group member of batch {batch.number} does not answer."}
+            if "refused" in answer:
+                return {"refused": f"Batch {batch.number} was not committed: {answer['refused']}"}
+            inputs.append(answer["inputs"])
+        return {"inputs": inputs}
+
+    def _authenticate(self, connection: socket.socket) -> ConnectedMember | SinkBatch | None:
         line = b""
         deadline = time.monotonic() + self._hello_timeout_s
         try:
@@ -210,6 +285,8 @@ class ControlServer:
             hello = parse_message(line)["hello"]
             if not hmac.compare_digest(str(hello["secret"]).encode(), self.address.secret.encode()):
                 return None
+            if "sink" in hello:
+                return SinkBatch(str(hello["sink"]["query"]), int(hello["sink"]["batch"]))
             return ConnectedMember(str(hello["checkpoint_id"]), hello.get("group"), hello.get("instance"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from slackwater.escaping import get_logger
-from slackwater.spark.member.control_server import ControlServer
+from slackwater.spark.member.control_server import ControlServer, RunningBatch
 
 log = get_logger("slackwater.spark.member.query_listener")
 
@@ -89,6 +89,7 @@ class QueryMonitor:
         self._server = server
         self._completed_tasks: dict[str, int] = {}  # by run id
         self._checked_plans: set[str] = set()  # run ids
+        server.add_finder(self.running_batch)
         self._active = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slackwater-queries", daemon=True)
@@ -97,6 +98,23 @@ class QueryMonitor:
     def wake(self) -> None:
         """Start polling: a query has started."""
         self._active.set()
+
+    def running_batch(self, query_id: str) -> RunningBatch | None:
+        """Return the running batch of a query; None if this session does not run it."""
+        try:
+            for query in self._spark.streams.active:
+                if str(query.id) == query_id:
+                    execution = query._jsq.streamingQuery()
+                    offsets = [parsed for text in _offsets(execution) if (parsed := parse_offset(text)) is not None]
+                    sources = [
+                        (checkpoint_id, int(str(offset["seq"])))
+                        for checkpoint_id, offset in offsets
+                        if offset.get("group")
+                    ]
+                    return RunningBatch(int(execution.getLatestExecutionContext().batchId()), sources)
+        except (Py4JError, OSError, AttributeError, AssertionError) as error:
+            log.debug("Cannot find the running batch of query %s: %s", query_id, error)
+        return None
 
     def close(self) -> None:
         """Stop polling."""

@@ -410,6 +410,12 @@ class QueryMember:
             )
 
     def _on_control_message(self, message: dict[str, Any]) -> None:
+        match message:
+            case {"prepare": {"id": int(number), "seq": int(seq)}}:
+                answer = self._inputs(seq)
+                if self._control_client is not None:
+                    self._control_client.send({"prepared": {"id": number, **answer}})
+                return
         with self.changed:
             match message:
                 case {"finished": {"token": str(checkpoint_id), "seq": int(seq)}} if (
@@ -430,6 +436,28 @@ class QueryMember:
                     self._last_batch_reported.set()
                     if not self._is_stopped:
                         log.info("%sThe control connection is closed.", self._client.prefix)
+
+    def _inputs(self, seq: int) -> dict[str, object]:
+        """Return the offsets that the sink commits with the output of a batch, or why it must not."""
+        with self.changed:
+            if self.config.group_id and self._options.handover == "handoff":
+                return {"refused": "handover=handoff commits offsets before the output; use handover=wait."}
+            offsets, lost = self.batches.input_offsets(seq)
+            if lost:
+                names = ", ".join(map(str, sorted(lost)[:5]))
+                return {
+                    "refused": f"this query does not own {names} any more, and the new owner writes the output of "
+                    "these records. Restart the query: it runs the rest of the batch again."
+                }
+            return {
+                "inputs": {
+                    "group": self.config.group_id,
+                    "generation": self.generation_id,
+                    "member": self.member_id,
+                    "instance": self.config.group_instance_id,
+                    "offsets": [[*partition, at.offset, at.metadata] for partition, at in sorted(offsets.items())],
+                }
+            }
 
     def _check_stateful(self) -> None:
         """Warn or fail if a stateful query shares its topics: state does not move with a partition."""

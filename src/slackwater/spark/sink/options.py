@@ -16,7 +16,7 @@ from typing import Final, Self
 from slackwater.client.config import PRODUCER_SETTINGS, int_value
 from slackwater.client.network.cluster import parse_bootstrap
 from slackwater.group.errors import UsageError
-from slackwater.settings import Setting, SettingType, choice_setting, flag_setting
+from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, long_setting
 from slackwater.spark.source.options import CLIENT_ID, PREFIX, SERVERS
 from slackwater.spark.source.settings import parse_kafka
 
@@ -39,6 +39,7 @@ class Delivery(StrEnum):
     """What the sink guarantees."""
 
     AT_LEAST_ONCE = "at_least_once"
+    EXACTLY_ONCE = "exactly_once"
 
 
 OPTIONS: Final = (
@@ -50,6 +51,25 @@ OPTIONS: Final = (
     ),
     choice_setting(
         "delivery", Delivery.AT_LEAST_ONCE.value, tuple(kind.value for kind in Delivery), "What the sink guarantees."
+    ),
+    Setting(
+        name="transactionalIdPrefix",
+        kind=SettingType.STRING,
+        default="",
+        doc="Required for exactly_once: the start of all transactional ids of this query. No other query uses it, and "
+        "the query keeps it after a restart.",
+    ),
+    Setting(
+        name="decisionTopic",
+        kind=SettingType.STRING,
+        default="__slackwater_sink_decisions",
+        doc="The compacted topic in which exactly_once stores which batches are committed; created if it is missing.",
+    ),
+    long_setting(
+        "acceptLostBatch",
+        -1,
+        "The number of a batch that was lost in part, to continue without its missing records.",
+        low=-1,
     ),
     flag_setting(
         "includeHeaders", False, "Accepted without effect: headers are written if the DataFrame has the column."
@@ -71,6 +91,14 @@ class SinkOptions:
     """How many bytes without a key go to one partition before the next one."""
     max_record_bytes: int
     codec: str
+    transactional_id_prefix: str = ""
+    decision_topic: str
+    accept_lost_batch: int = -1
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether the sink writes in transactions."""
+        return self.delivery is Delivery.EXACTLY_ONCE
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, application: str = "") -> Self:
@@ -82,16 +110,42 @@ class SinkOptions:
             kafka.setdefault(CLIENT_ID, application)
         settings = parse_kafka(kafka, PRODUCER_SETTINGS)
         max_request_bytes = int_value(settings, "max.request.size")
+        delivery = Delivery(str(_value(values, "delivery")))
+        prefix = str(_value(values, "transactionalIdPrefix")).strip()
+        _check_delivery(delivery, prefix, settings)
         sticky_bytes = int_value(settings, BATCH_SIZE)
         batch_bytes = sticky_bytes if BATCH_SIZE in kafka else DEFAULT_BATCH_BYTES
         return cls(
             kafka=kafka,
             topic=str(values.get("topic", "")).strip() or None,
-            delivery=Delivery(str(values.get("delivery", Delivery.AT_LEAST_ONCE.value))),
+            delivery=delivery,
             batch_bytes=max(min(batch_bytes, max_request_bytes), 1),
             sticky_bytes=max(sticky_bytes, 1),
             max_record_bytes=max_request_bytes,
             codec=str(settings["compression.type"]),
+            transactional_id_prefix=prefix,
+            decision_topic=str(_value(values, "decisionTopic")).strip(),
+            accept_lost_batch=int(str(_value(values, "acceptLostBatch"))),
+        )
+
+
+def _value(values: Mapping[str, Value], name: str) -> Value:
+    return values.get(name, _KNOWN[name.lower()].default)
+
+
+def _check_delivery(delivery: Delivery, prefix: str, settings: Mapping[str, Value]) -> None:
+    if delivery is Delivery.AT_LEAST_ONCE:
+        if prefix:
+            raise UsageError("transactionalIdPrefix is for delivery=exactly_once; set that, or remove the prefix.")
+        return
+    if not prefix:
+        raise UsageError(
+            "delivery=exactly_once requires transactionalIdPrefix; use a name that only this query has, and that it "
+            "keeps after a restart."
+        )
+    if str(settings["acks"]) not in ("all", "-1") or not settings["enable.idempotence"]:
+        raise UsageError(
+            "delivery=exactly_once requires kafka.acks=all and kafka.enable.idempotence=true; remove these options."
         )
 
 

@@ -85,7 +85,12 @@ class SlackwaterDataSource(DataSource):
         with as_user_error():
             if overwrite:
                 raise UsageError('A topic cannot be overwritten; use mode("append").')
-            return BatchWriter(*self._sink(schema))
+            options, columns = self._sink(schema)
+            if options.is_exactly_once:
+                from slackwater.spark.sink.exactly_once import ExactlyOnceBatchWriter
+
+                return ExactlyOnceBatchWriter(options, columns)
+            return BatchWriter(options, columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Create the writer for `df.writeStream`."""
@@ -93,7 +98,12 @@ class SlackwaterDataSource(DataSource):
 
         use_driver_files(self.files)
         with as_user_error():
-            return StreamWriter(*self._sink(schema))
+            options, columns = self._sink(schema)
+            if options.is_exactly_once:
+                from slackwater.spark.sink.exactly_once import ExactlyOnceStreamWriter
+
+                return ExactlyOnceStreamWriter(options, columns, self.control)
+            return StreamWriter(options, columns)
 
     def _sink(self, schema: StructType) -> "tuple[SinkOptions, SinkColumns]":
         from slackwater.spark.sink.columns import SinkColumns

@@ -1,0 +1,289 @@
+"""delivery=exactly_once on Apache Kafka, without Spark: drivers that die between any two steps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from scripts.apache_kafka import KAFKA
+
+from slackwater.client.group_metadata import ConsumerGroupMetadata
+from slackwater.client.network.transactions import StoredTransaction, abort_open_transaction, list_open_transactions
+from slackwater.group.errors import SlackwaterError, UsageError
+from slackwater.group.offset_and_metadata import OffsetAndMetadata
+from slackwater.group.topic_partition import TopicPartition
+from slackwater.spark.sink import driver
+from slackwater.spark.sink.columns import SinkColumns
+from slackwater.spark.sink.decisions import Decision, find_topic, read_decisions
+from slackwater.spark.sink.driver import (
+    LostBatchError,
+    NotCommittedError,
+    PreparedBatch,
+    abort_batch,
+    commit_batch,
+    prepare_batch,
+)
+from slackwater.spark.sink.exactly_once import BatchId, write_task
+from slackwater.spark.sink.input_offsets import GroupInputs
+from slackwater.spark.sink.options import SinkOptions
+from slackwater.spark.source.connections import close_connections, get_connection
+from tests.client.clusters import ClusterUnderTest, shared_directory, started_cluster
+from tests.spark.sink.topics import Topics
+
+pytestmark = pytest.mark.java
+QUERY = "8a7d1f6e-0000-4000-8000-000000000001"
+
+
+class Stopped(Exception):
+    """The driver dies here."""
+
+
+@pytest.fixture(scope="module")
+def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """An Apache Kafka cluster, which the tests of all workers share."""
+    with started_cluster(KAFKA, shared_directory(request.config, tmp_path_factory)) as cluster:
+        yield cluster
+    close_connections()
+
+
+class Query:
+    """A query that writes batches of rows with exactly_once."""
+
+    def __init__(self, servers: str) -> None:
+        self.topics = Topics(servers)
+        self.target = self.topics.create("out", 2)
+        self.group = f"group-{self.topics.suffix}"
+        self.source = self.topics.create("in", 1)
+        self.prefix = f"query.{self.topics.suffix}"
+        settings = {"kafka.bootstrap.servers": servers, "topic": self.target, "delivery": "exactly_once"}
+        self.options = SinkOptions.parse(settings | {"transactionalIdPrefix": self.prefix})
+
+    def write(self, prepared: PreparedBatch, number: int, run: str = "a" * 8, tasks: int = 3) -> Decision:
+        """Run the tasks of a batch; each writes a row."""
+        transactions = []
+        for task in range(tasks):
+            rows = pa.RecordBatch.from_arrays([pa.array([f"{number}-{task}"])], ["value"])
+            columns, batch = SinkColumns(value=0), BatchId(QUERY, run, number)
+            result = write_task(iter([rows]), self.options, columns, prepared, batch, f"{task}-0-0")
+            if result.transaction is not None:
+                transactions.append(result.transaction)
+        return Decision(QUERY, number, tuple(transactions))
+
+    def commit(self, prepared: PreparedBatch, decision: Decision, *, generation: int = -1) -> None:
+        """Commit a batch; the group has no members unless the generation says so."""
+
+        def inputs() -> Sequence[GroupInputs]:
+            member = ConsumerGroupMetadata(self.group, generation, "gone" if generation >= 0 else "")
+            offset = OffsetAndMetadata(10 * (decision.batch_id + 1))
+            return [GroupInputs(member, {TopicPartition(self.source, 0): offset})]
+
+        commit_batch(self.options, prepared.driver, decision, inputs)
+
+    def run(self, number: int) -> None:
+        """Run a whole batch."""
+        prepared = prepare_batch(self.options)
+        self.commit(prepared, self.write(prepared, number))
+
+    def visible(self) -> list[str]:
+        """The rows that a read_committed consumer sees."""
+        return sorted((row[3] or b"").decode() for row in self.topics.read(self.target))
+
+    def committed(self, cluster: ClusterUnderTest) -> int | None:
+        """The group's committed offset."""
+        committed = cluster.admin.committed(self.group).get(TopicPartition(self.source, 0))
+        return committed.offset if committed is not None else None
+
+    def open_transactions(self) -> list[str]:
+        """The open transactions of this query."""
+        connection = get_connection(self.options.kafka)
+        return connection.network.run(list_open_transactions(connection.cluster, f"query\\.{self.topics.suffix}.*"))
+
+
+@pytest.fixture
+def query(apache: ClusterUnderTest) -> Query:
+    return Query(apache.bootstrap_servers)
+
+
+def rows(number: int) -> list[str]:
+    return [f"{number}-{task}" for task in range(3)]
+
+
+def test_batches_become_visible_with_their_offsets(query: Query, apache: ClusterUnderTest) -> None:
+    for number in range(3):
+        query.run(number)
+        assert query.visible() == [row for past in range(number + 1) for row in rows(past)]
+        assert query.committed(apache) == 10 * (number + 1)
+    assert not query.open_transactions()
+    connection = get_connection(query.options.kafka)
+    topic = connection.network.run(find_topic(connection.cluster, query.options.decision_topic))
+    assert read_decisions(connection, topic, query.prefix).last == Decision(QUERY, 2, is_ended=True)
+    assert read_decisions(connection, topic, query.prefix + "x") == (None, [])
+
+
+def test_default_timeout_is_the_maximum_of_the_broker(query: Query) -> None:
+    assert prepare_batch(query.options).timeout_ms == 900_000
+    shorter = replace(query.options, kafka=query.options.kafka | {"transaction.timeout.ms": "30000"})
+    assert prepare_batch(shorter).timeout_ms == 30_000
+
+
+def test_crash_before_the_decision_aborts_the_batch(query: Query, apache: ClusterUnderTest) -> None:
+    query.run(0)
+    query.write(prepare_batch(query.options), 1)  # and the driver dies
+    assert len(query.open_transactions()) == 3
+    prepared = prepare_batch(query.options)
+    assert prepared.decided == (QUERY, 0)
+    assert not query.open_transactions()
+    assert query.visible() == rows(0)
+    query.commit(prepared, query.write(prepared, 1, run="b" * 8))
+    assert query.visible() == rows(0) + rows(1)
+    assert query.committed(apache) == 20
+
+
+@pytest.mark.parametrize("step", ["end_decided", "_end_all", "_mark"])
+def test_crash_after_the_decision_commits_the_batch(
+    query: Query, apache: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    prepared = prepare_batch(query.options)
+    decision = query.write(prepared, 0)
+    end_all, write = driver._end_all, driver._write
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    async def end_one_and_stop(connection: object, transactions: Sequence[StoredTransaction], *, commit: bool) -> None:
+        await end_all(connection, transactions[:1], commit=commit)  # type: ignore[arg-type]
+        raise Stopped
+
+    def stop_at_mark(*arguments: object) -> None:
+        if isinstance(arguments[3], Decision) and arguments[3].is_ended:
+            raise Stopped
+        write(*arguments)  # type: ignore[arg-type]
+
+    replaced = {"end_decided": stop, "_end_all": end_one_and_stop, "_mark": stop_at_mark}[step]
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "_write" if step == "_mark" else step, replaced)
+        with pytest.raises(Stopped):
+            query.commit(prepared, decision)
+    abort_batch(query.options, decision.transactions, QUERY, 0)  # Spark does this if it lives
+    again = prepare_batch(query.options)
+    assert again.decided == (QUERY, 0)
+    assert query.visible() == rows(0)
+    assert query.committed(apache) == 10
+    assert query.write(again, 0, run="b" * 8).transactions == ()  # the batch that Spark runs again
+    query.commit(again, Decision(QUERY, 0))
+    query.run(1)
+    assert query.visible() == rows(0) + rows(1)
+
+
+def test_failed_batch_is_aborted(query: Query) -> None:
+    prepared = prepare_batch(query.options)
+    decision = query.write(prepared, 0)
+    abort_batch(query.options, decision.transactions, QUERY, 0)
+    assert not query.open_transactions()
+    assert query.visible() == []
+    query.run(0)
+    assert query.visible() == rows(0)
+
+
+def test_fenced_driver_does_not_disturb_its_successor(query: Query, apache: ClusterUnderTest) -> None:
+    old = prepare_batch(query.options)
+    old_decision = query.write(old, 0)
+    new = prepare_batch(query.options)
+    with pytest.raises(UsageError, match="Another run of this query, or another query, uses transactionalIdPrefix="):
+        query.commit(old, old_decision)
+    decision = query.write(new, 0, run="b" * 8)
+    abort_batch(query.options, old_decision.transactions, QUERY, 0)
+    query.commit(new, decision)
+    assert query.visible() == rows(0)
+    assert query.committed(apache) == 10
+    with pytest.raises(UsageError, match="uses transactionalIdPrefix="):
+        query.commit(old, old_decision)
+    assert query.visible() == rows(0)
+
+
+def test_repeated_attempt_of_a_task_is_aborted(query: Query) -> None:
+    prepared = prepare_batch(query.options)
+    values = pa.RecordBatch.from_arrays([pa.array(["0-0"])], ["value"])
+    attempts = [
+        write_task(
+            iter([values]), query.options, SinkColumns(value=0), prepared, BatchId(QUERY, "a" * 8, 0), f"0-{n}-{n}"
+        )
+        for n in range(2)
+    ]
+    transactions = tuple(attempt.transaction for attempt in attempts if attempt.transaction is not None)
+    assert len(transactions) == 2
+    query.commit(prepared, Decision(QUERY, 0, transactions[1:]))
+    assert query.visible() == ["0-0"]
+    assert not query.open_transactions()
+
+
+def test_failing_task_aborts_its_transaction(query: Query) -> None:
+    prepared = prepare_batch(query.options)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_arrays([pa.array(["a"] * 10)], ["value"])
+        yield pa.RecordBatch.from_arrays([pa.array(["x" * 2_000_000])], ["value"])
+
+    with pytest.raises(UsageError, match=r"kafka\.max\.request\.size is 1048576"):
+        write_task(batches(), query.options, SinkColumns(value=0), prepared, BatchId(QUERY, "a" * 8, 0), "0-0-0")
+    assert not query.open_transactions()
+    assert query.visible() == []
+
+
+def test_member_that_was_fenced_commits_nothing(query: Query, apache: ClusterUnderTest) -> None:
+    prepared = prepare_batch(query.options)
+    decision = query.write(prepared, 0)
+    with pytest.raises(NotCommittedError, match="Batch 0 was not committed, and its output was aborted") as raised:
+        query.commit(prepared, decision, generation=7)
+    assert str(raised.value).endswith("Restart the query.")
+    abort_batch(query.options, decision.transactions, QUERY, 0)
+    assert not query.open_transactions()
+    assert query.visible() == []
+    assert query.committed(apache) is None
+
+
+def test_lost_batch_stops_the_query_until_it_is_accepted(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepare_batch(query.options)
+    decision = query.write(prepared, 0)
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "end_decided", stop)
+        with pytest.raises(Stopped):
+            query.commit(prepared, decision)
+    connection = get_connection(query.options.kafka)  # an outage longer than transaction.timeout.ms
+    connection.network.run(abort_open_transaction(connection.cluster, decision.transactions[1].transactional_id))
+    for _ in range(2):
+        with pytest.raises(
+            LostBatchError, match=r"Batch 0 has lost output: .* 1 of its 3 transactions .*acceptLostBatch=0"
+        ):
+            prepare_batch(query.options)
+    with pytest.raises(LostBatchError):
+        prepare_batch(replace(query.options, accept_lost_batch=1))
+    assert prepare_batch(replace(query.options, accept_lost_batch=0)).decided == (QUERY, 0)
+    assert query.visible() == ["0-0", "0-2"]
+    query.run(1)
+    assert query.visible() == ["0-0", "0-2", *rows(1)]
+
+
+def test_older_checkpoint_is_rejected(query: Query) -> None:
+    for number in range(2):
+        query.run(number)
+    with pytest.raises(UsageError, match="Batch 0 of this query was committed long ago: 1 is the last committed one"):
+        query.write(prepare_batch(query.options), 0)
+
+
+def test_task_without_rows_has_no_transaction(query: Query) -> None:
+    empty = pa.RecordBatch.from_arrays([pa.array([], pa.string())], ["value"])
+    prepared = prepare_batch(query.options)
+    batch = BatchId(QUERY, "a" * 8, 0)
+    assert write_task(iter([empty]), query.options, SinkColumns(value=0), prepared, batch, "0-0-0").transaction is None
+    query.commit(prepared, Decision(QUERY, 0))
+    assert query.visible() == []
+
+
+def test_errors_are_library_errors(query: Query) -> None:
+    assert issubclass(LostBatchError, SlackwaterError)
+    assert issubclass(NotCommittedError, SlackwaterError)

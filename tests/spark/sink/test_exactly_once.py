@@ -1,0 +1,78 @@
+"""delivery=exactly_once in Spark, on Apache Kafka: a group query that is restarted, and a batch write that fails."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from scripts.apache_kafka import KAFKA
+
+from slackwater import Producer
+from slackwater.group.batches.commit_marker import CommitMarker
+from tests.client.clusters import ClusterUnderTest, shared_directory, started_cluster
+from tests.spark.sink.topics import Topics
+
+pytestmark = pytest.mark.java
+
+
+@pytest.fixture(scope="module")
+def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """An Apache Kafka cluster, which the tests of all workers share."""
+    with started_cluster(KAFKA, shared_directory(request.config, tmp_path_factory)) as cluster:
+        yield cluster
+
+
+def test_group_query_writes_every_record_once(spark: SparkSession, apache: ClusterUnderTest, tmp_path: Path) -> None:
+    topics = Topics(apache.bootstrap_servers)
+    source, target = topics.create("in", 2), topics.create("out", 2)
+    options = {"kafka.bootstrap.servers": topics.servers}
+
+    def send(numbers: range) -> None:
+        with Producer({"bootstrap.servers": topics.servers}) as producer:
+            for number in numbers:
+                producer.send(source, b"%d" % number, partition=number % 2)
+
+    def run() -> None:
+        query = (
+            spark.readStream.format("slackwater")
+            .options(subscribe=source, startingOffsets="earliest", **{"kafka.group.id": source}, **options)
+            .load()
+            .select("value")
+            .writeStream.format("slackwater")
+            .options(topic=target, checkpointLocation=str(tmp_path), **options)
+            .options(delivery="exactly_once", transactionalIdPrefix=target)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def visible() -> list[int]:
+        return sorted(int(row[3] or b"") for row in topics.read(target))
+
+    send(range(100))
+    run()
+    assert visible() == list(range(100))
+    committed = apache.admin.committed(source)
+    assert sorted(offset.offset for offset in committed.values()) == [50, 50]
+    assert all(CommitMarker.parse(offset) is not None for offset in committed.values())
+
+    shutil.rmtree(tmp_path / "commits")  # as if the driver had died after the decision
+    send(range(100, 150))
+    run()
+    assert visible() == list(range(150))
+
+
+def test_batch_is_visible_as_a_whole_or_not_at_all(spark: SparkSession, apache: ClusterUnderTest) -> None:
+    topics = Topics(apache.bootstrap_servers)
+    target = topics.create("out", 2)
+    settings = {"topic": target, "delivery": "exactly_once", "transactionalIdPrefix": target}
+    failing = spark.range(200, numPartitions=2).selectExpr(
+        "if(id = 199, raise_error('no more'), cast(id AS string)) AS value"
+    )
+    with pytest.raises(PySparkException, match="no more"):
+        topics.write(failing, "slackwater", **settings)
+    assert topics.read(target) == []
+    topics.write(spark.range(200, numPartitions=2).selectExpr("cast(id AS string) AS value"), "slackwater", **settings)
+    assert sorted(int(row[3] or b"") for row in topics.read(target)) == list(range(200))
