@@ -66,12 +66,6 @@ from slackwater.wire.messages.list_transactions import ListTransactionsRequest, 
 from slackwater.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from slackwater.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
 
 from ..server_client import Client, with_server
 
@@ -273,11 +267,6 @@ def test_transactional_id_is_unknown(tmp_path: Path) -> None:
         ]
         assert (await client.request(AddOffsetsToTxnRequest("x"), AddOffsetsToTxnResponse)).error_code == unknown
         assert (await client.request(EndTxnRequest("x"), EndTxnResponse)).error_code == unknown
-        commit = TxnOffsetCommitRequest(
-            "x", "g", topics=[TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])]
-        )
-        committed = await client.request(commit, TxnOffsetCommitResponse)
-        assert committed.topics[0].partitions[0].error_code == unknown
         client.close()
 
     with_server(tmp_path, scenario)

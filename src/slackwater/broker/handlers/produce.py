@@ -5,17 +5,22 @@ v5   log start offset
 v7   zstd; in older versions it is UNSUPPORTED_COMPRESSION_TYPE
 v8   the rejected records and an error message (KIP-467)
 v9   flexible
+v11  TRANSACTION_ABORTABLE; in older versions it is INVALID_TXN_STATE (KIP-890)
+v12  the first batch of a partition adds it to the transaction (KIP-890)
 v13  topic ids; an unknown id is UNKNOWN_TOPIC_ID
 
 There is one replica, so acks=1 and acks=all are equal. With acks=0 there is no response, and an error closes the
 connection so that the client notices it. A partition's records must be exactly one batch of magic 2, otherwise
 INVALID_RECORD. Clients cannot write to internal topics: INVALID_TOPIC_EXCEPTION.
 
+Transactional batches need WRITE on the transactional id and one producer id. The transaction coordinator verifies their
+partitions first (`transactions.verification`).
+
 Batches are validated in slices, because a small batch may decompress to many records. While that takes more than one
 iteration of the event loop, later requests of the connection wait, so that a producer's batches stay in order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from slackwater.broker.broker import Broker
@@ -24,7 +29,9 @@ from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection, validate
+from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.broker.storage.topics import Partition, Topic
+from slackwater.broker.transactions.verification import ClientSupport, VerifiedBatch, verify
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.security.acls import AclOperation, AclResourceType
@@ -37,11 +44,22 @@ from slackwater.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from slackwater.wire.records.batch import ATTRIBUTES_AT, CODEC_MASK, LENGTH_ENDS_AT, MAGIC, MAGIC_ENDS_AT
+from slackwater.wire.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_ENDS_AT,
+    MAGIC,
+    MAGIC_ENDS_AT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 from slackwater.wire.records.compression import Buffer, Codec
 
 _TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
+_ABORTABLE_SINCE: Final = 11
+_ADDS_PARTITIONS_SINCE: Final = 12
 _ACKS: Final = (-1, 0, 1)
 _MIN_LENGTH: Final = 14  # Kafka treats a shorter batch as corrupt, not as incomplete
 # With these errors Kafka does not report the log start offset.
@@ -55,6 +73,17 @@ _WITHOUT_LOG_START: Final = frozenset(
     }
 )
 _DENIED: Final = Rejection(Error.TOPIC_AUTHORIZATION_FAILED, "")
+
+_UNVERIFIED: Final = "Unable to verify the partition has been added to the transaction. Underlying error: "
+# Older clients repeat a request with NOT_ENOUGH_REPLICAS without asking for metadata.
+_RETRIED: Final = frozenset(
+    {
+        Error.NETWORK_EXCEPTION,
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.COORDINATOR_NOT_AVAILABLE,
+        Error.NOT_COORDINATOR,
+    }
+)
 
 _ReceivedBatch = tuple[Partition, Buffer, PartitionProduceResponse]
 
@@ -114,6 +143,10 @@ class _PendingProduce:
 
 def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
     """Append every batch; the response follows when all are written."""
+    has_transaction = _has_transactional_records(request)
+    if has_transaction and not _may_use_transactional_id(broker, context, request.transactional_id):
+        _reject_all(context, request, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
     response = ProduceResponse()
     produce = _PendingProduce(context, request.acks, response)
     batches: list[_ReceivedBatch] = []
@@ -133,23 +166,90 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
                 batches.append((*accepted, row))
         response.responses.append(TopicProduceResponse(data.name, data.topic_id, rows))
 
-    if not handle_in_slices(broker, context, request, _append(broker, produce, batches), error_response):
+    if not has_transaction:
+        if not handle_in_slices(broker, context, request, _append(broker, produce, batches, {}, {}), error_response):
+            context.connection.stop_pipelining()
+        return
+    transactional = [
+        VerifiedBatch(partition, header.producer_id, header.producer_epoch, header.base_sequence)
+        for partition, records, _ in batches
+        if _is_transactional(records) and (header := BatchHeader(records)).has_producer_id
+    ]
+    if len({(batch.producer_id, batch.producer_epoch) for batch in transactional}) > 1:
+        _reject_all(context, request, Error.INVALID_PRODUCER_ID_MAPPING)
+        return
+    is_done = False
+
+    def append(guards: Mapping[Partition, VerificationGuard | None], errors: Mapping[Partition, Error]) -> None:
+        rejections = {partition: _unverified(error, context.version) for partition, error in errors.items()}
+        work = _append(broker, produce, batches, guards, rejections)
+        nonlocal is_done
+        is_done = handle_in_slices(broker, context, request, work, error_response)
+
+    support = ClientSupport(context.version >= _ADDS_PARTITIONS_SINCE, context.version >= _ABORTABLE_SINCE)
+    verify(broker.transactions, request.transactional_id or "", transactional, support, broker.clock.now_ms(), append)
+    if not is_done:
         context.connection.stop_pipelining()
 
 
-def _append(broker: Broker, produce: _PendingProduce, batches: list[_ReceivedBatch]) -> Sliced[None]:
+def _append(
+    broker: Broker,
+    produce: _PendingProduce,
+    batches: list[_ReceivedBatch],
+    guards: Mapping[Partition, VerificationGuard | None],
+    rejections: Mapping[Partition, Rejection],
+) -> Sliced[None]:
     """Validate the batches one after another, and append those that are valid."""
     for partition, batch, row in batches:
-        rejected = yield from validate(batch, partition.log.config, broker.clock.now_ms())
+        rejected = rejections.get(partition)
+        if rejected is None:
+            rejected = yield from validate(batch, partition.log.config, broker.clock.now_ms())
         if rejected is None and broker.topics.partition(partition.topic.name, partition.index) is not partition:
             rejected = Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
         on_result = produce.on_append(partition, row)
         if rejected is None:
-            broker.appends.add(partition, batch, on_result)
+            broker.appends.add(partition, batch, on_result, guards.get(partition))
         else:
             on_result(rejected)
         yield None
     produce.complete_one()
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    return any(
+        partition.records is not None and _is_transactional(partition.records)
+        for data in request.topic_data
+        for partition in data.partition_data
+    )
+
+
+def _is_transactional(records: Buffer) -> bool:
+    is_batch = len(records) >= HEADER_BYTES and records[MAGIC_ENDS_AT - 1] == MAGIC
+    return is_batch and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
+
+
+def _may_use_transactional_id(broker: Broker, context: RequestContext, transactional_id: str | None) -> bool:
+    return transactional_id is not None and broker.allows(
+        context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id
+    )
+
+
+def _reject_all(context: RequestContext, request: ProduceRequest, error: Error) -> None:
+    """Report an error on every partition; with acks=0 close the connection."""
+    if request.acks:
+        context.respond(error_response(request, context.version, error))
+        return
+    context.skip_response()
+    context.connection.close()
+
+
+def _unverified(error: Error, version: int) -> Rejection:
+    """Return the error of a partition that is not in the transaction."""
+    is_concurrent = error is Error.CONCURRENT_TRANSACTIONS and version < _ADDS_PARTITIONS_SINCE
+    if error in _RETRIED or is_concurrent:
+        return Rejection(Error.NOT_ENOUGH_REPLICAS, _UNVERIFIED + error.name)
+    is_unknown = error is Error.INVALID_TXN_STATE
+    return Rejection(error, "Partition was not added to the transaction" if is_unknown else "")
 
 
 def error_response(request: ProduceRequest, version: int, error: Error) -> ProduceResponse:

@@ -12,6 +12,7 @@ from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
+from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.broker.storage.topics import Partition
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Buffer
@@ -23,6 +24,7 @@ OnResult = Callable[[AppendInfo | Rejection], None]
 class _PartitionAppends:
     buffers: list[Buffer]
     on_results: list[OnResult]
+    guards: list[VerificationGuard | None]
 
 
 class AppendQueue:
@@ -36,15 +38,21 @@ class AppendQueue:
         self._schedule_flush = schedule_flush
         self._pending: dict[Partition, _PartitionAppends] = {}
 
-    def add(self, partition: Partition, buffer: Buffer, on_result: OnResult) -> None:
-        """Append a validated buffer at the end of the iteration; `on_result` gets the outcome."""
+    def add(
+        self, partition: Partition, buffer: Buffer, on_result: OnResult, guard: VerificationGuard | None = None
+    ) -> None:
+        """Append a validated buffer at the end of the iteration; `on_result` gets the outcome.
+
+        `guard` is that of a transactional batch that the coordinator has verified.
+        """
         if not self._pending:
             self._schedule_flush()
         appends = self._pending.get(partition)
         if appends is None:
-            appends = self._pending[partition] = _PartitionAppends([], [])
+            appends = self._pending[partition] = _PartitionAppends([], [], [])
         appends.buffers.append(buffer)
         appends.on_results.append(on_result)
+        appends.guards.append(guard)
 
     def flush_pending(self) -> None:
         """Write everything; also called by requests that must see all earlier appends."""
@@ -56,7 +64,7 @@ class AppendQueue:
 
     def _write(self, partition: Partition, appends: _PartitionAppends, now_ms: int) -> None:
         log = partition.log
-        results = log.append_many(appends.buffers, now_ms, AppendOrigin.VALIDATED)
+        results = log.append_many(appends.buffers, now_ms, AppendOrigin.VALIDATED, appends.guards)
         if any(isinstance(result, AppendInfo) and not result.duplicate for result in results):
             partition.wake_waiters()
 
