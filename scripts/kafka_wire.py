@@ -402,6 +402,140 @@ APIS: Final[Mapping[str, Api]] = {
         (_F("groups_names", "[string]"),),
         (_F(_THROTTLE, "int32"), _F("results", (_F("group_id", "string"), _F("error_code", "int16")))),
     ),
+    "InitProducerId": Api(  # to v5
+        22,
+        2,
+        (
+            _F("transactional_id", "string", nullable_since=0),
+            _F("transaction_timeout_ms", "int32"),
+            _F("producer_id", "int64", 3, default=-1),
+            _F("producer_epoch", "int16", 3, default=-1),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F("error_code", "int16"),
+            _F("producer_id", "int64"),
+            _F("producer_epoch", "int16"),
+        ),
+    ),
+    "AddPartitionsToTxn": Api(
+        24,
+        3,
+        (
+            _F(
+                "transactions",
+                (
+                    _F("transactional_id", "string"),
+                    _F("producer_id", "int64"),
+                    _F("producer_epoch", "int16"),
+                    _F("verify_only", "bool", default=False),
+                    _F("topics", (_F("name", "string"), _F("partitions", "[int32]"))),
+                ),
+                4,
+            ),
+            _F("v3_and_below_transactional_id", "string", 0, 3),
+            _F("v3_and_below_producer_id", "int64", 0, 3),
+            _F("v3_and_below_producer_epoch", "int16", 0, 3),
+            _F("v3_and_below_topics", (_F("name", "string"), _F("partitions", "[int32]")), 0, 3),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F("error_code", "int16", 4),
+            _F(
+                "results_by_transaction",
+                (
+                    _F("transactional_id", "string"),
+                    _F(
+                        "topic_results",
+                        (
+                            _F("name", "string"),
+                            _F(
+                                "results_by_partition",
+                                (_F("partition_index", "int32"), _F("partition_error_code", "int16")),
+                            ),
+                        ),
+                    ),
+                ),
+                4,
+            ),
+            _F(
+                "results_by_topic_v3_and_below",
+                (
+                    _F("name", "string"),
+                    _F("results_by_partition", (_F("partition_index", "int32"), _F("partition_error_code", "int16"))),
+                ),
+                0,
+                3,
+            ),
+        ),
+    ),
+    "AddOffsetsToTxn": Api(
+        25,
+        3,
+        (
+            _F("transactional_id", "string"),
+            _F("producer_id", "int64"),
+            _F("producer_epoch", "int16"),
+            _F("group_id", "string"),
+        ),
+        (_F(_THROTTLE, "int32"), _F("error_code", "int16")),
+    ),
+    "EndTxn": Api(
+        26,
+        3,
+        (
+            _F("transactional_id", "string"),
+            _F("producer_id", "int64"),
+            _F("producer_epoch", "int16"),
+            _F("committed", "bool"),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F("error_code", "int16"),
+            _F("producer_id", "int64", 5),
+            _F("producer_epoch", "int16", 5),
+        ),
+    ),
+    "DescribeTransactions": Api(
+        65,
+        0,
+        (_F("transactional_ids", "[string]"),),
+        (
+            _F(_THROTTLE, "int32"),
+            _F(
+                "transaction_states",
+                (
+                    _F("error_code", "int16"),
+                    _F("transactional_id", "string"),
+                    _F("transaction_state", "string"),
+                    _F("transaction_timeout_ms", "int32"),
+                    _F("transaction_start_time_ms", "int64"),
+                    _F("producer_id", "int64"),
+                    _F("producer_epoch", "int16"),
+                    _F("topics", (_F("topic", "string"), _F("partitions", "[int32]"))),
+                ),
+            ),
+        ),
+    ),
+    "ListTransactions": Api(
+        66,
+        0,
+        (
+            _F("state_filters", "[string]", default=()),
+            _F("producer_id_filters", "[int64]", default=()),
+            _F("duration_filter", "int64", 1, default=-1),
+            _F("transactional_id_pattern", "string", 2, default=None, nullable_since=2),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F("error_code", "int16"),
+            _F("unknown_state_filters", "[string]"),
+            _F(
+                "transaction_states",
+                (_F("transactional_id", "string"), _F("producer_id", "int64"), _F("transaction_state", "string")),
+            ),
+        ),
+    ),
     "OffsetDelete": Api(
         47,
         99,

@@ -27,7 +27,8 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.apache_kafka import KafkaFailed, Node, apache_kafka  # noqa: E402
 from scripts.kafka_wire import decode_response, encode_request  # noqa: E402
-from tests.conformance.scenarios import SCENARIOS, TOPICS  # noqa: E402
+from tests.conformance.scenarios import TOPICS  # noqa: E402
+from tests.conformance.transaction_scenarios import SCENARIOS, STATE_PARTITIONS  # noqa: E402
 from tests.conformance.transcripts import (  # noqa: E402
     DIRECTORY,
     Scenario,
@@ -53,17 +54,17 @@ def kafka(settings: Mapping[str, int]) -> Iterator[int]:
     with apache_kafka(settings=own | dict(settings), jvm=("-Xmx512m",)) as cluster:
         (node,) = cluster.brokers.values()
         assert node.port is not None
-        _make_ready(node)
+        _make_ready(node, has_transactions=STATE_PARTITIONS in settings)
         yield node.port
 
 
-def _make_ready(node: Node) -> None:
+def _make_ready(node: Node, *, has_transactions: bool) -> None:
     assert node.process is not None
     assert node.port is not None
     deadline = time.monotonic() + START_SECONDS
     while node.process.poll() is None and time.monotonic() < deadline:
         try:
-            if _is_ready(node.port):
+            if _is_ready(node.port) and (not has_transactions or _has_transactions(node.port)):
                 return
         except OSError:
             pass
@@ -86,6 +87,32 @@ def _is_ready(port: int) -> bool:
             if response["topics"][0]["partitions"][0]["error_code"] != NONE:
                 return False
     return True
+
+
+def _has_transactions(port: int) -> bool:
+    """Commit a transaction; return whether it is complete."""
+    producer = {"transactional_id": "warm-up"}
+    request_once(port, "FindCoordinator", 4, {"key_type": 1, "coordinator_keys": ["warm-up"]})
+    response = request_once(port, "InitProducerId", 3, producer | {"transaction_timeout_ms": 10_000})
+    if response["error_code"] != NONE:
+        return False
+    producer_id, epoch = response["producer_id"], response["producer_epoch"]
+    add = {
+        "v3_and_below_transactional_id": "warm-up",
+        "v3_and_below_producer_id": producer_id,
+        "v3_and_below_producer_epoch": epoch,
+        "v3_and_below_topics": [{"name": name, "partitions": [0]} for name in TOPICS],
+    }
+    request_once(port, "AddPartitionsToTxn", 3, add)
+    end = producer | {"producer_id": producer_id, "producer_epoch": epoch, "committed": True}
+    request_once(port, "EndTxn", 3, end)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        described = request_once(port, "DescribeTransactions", 0, {"transactional_ids": ["warm-up"]})
+        if described["transaction_states"][0]["transaction_state"] == "CompleteCommit":
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def request_once(port: int, api: str, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:

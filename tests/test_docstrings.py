@@ -38,7 +38,7 @@ def test_every_public_method_has_an_example() -> None:
     assert [name for name, doc in METHODS.items() if ">>>" not in doc] == []
 
 
-# The embedded broker has no transactions; tests/client/producer/test_transactions.py runs these on Apache Kafka.
+# tests/client/producer/test_transactions.py runs these on every cluster.
 NEEDS_TRANSACTIONS: Final = tuple(name for name in METHODS if name.startswith("Producer.") and "transaction" in name)
 
 

@@ -94,8 +94,8 @@ func (d *driver) execute(c command) (any, error) {
 		m := d.member(c)
 		delete(d.members, get[string](c, "member"))
 		return nil, m.close()
-	case "init_transactions":
-		return nil, d.initTransactions(get[string](c, "transactional_id"))
+	case "transact":
+		return nil, d.transact(ctx, c)
 	case "produce":
 		return d.produce(ctx, c)
 	case "read":

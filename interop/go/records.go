@@ -58,13 +58,40 @@ func toJSON(r *kgo.Record) map[string]any {
 	}
 }
 
-func (d *driver) initTransactions(id string) error {
-	client, err := kgo.NewClient(connect(d.bootstrap, kgo.TransactionalID(id))...)
+type transaction struct {
+	Values []string `json:"values"`
+	End    string   `json:"end"`
+}
+
+// transact runs transactions one after the other; the last one may stay open, as in a process that crashes.
+func (d *driver) transact(ctx context.Context, c command) error {
+	client, err := kgo.NewClient(connect(
+		d.bootstrap,
+		kgo.TransactionalID(get[string](c, "transactional_id")),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)...)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	return client.BeginTransaction()
+	for _, t := range get[[]transaction](c, "transactions") {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+		for _, value := range t.Values {
+			record := &kgo.Record{Topic: get[string](c, "topic"), Value: []byte(value)}
+			if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
+				return err
+			}
+		}
+		if t.End == "open" {
+			return nil // the client stays open
+		}
+		if err := client.EndTransaction(ctx, kgo.TransactionEndTry(t.End == "commit")); err != nil {
+			return err
+		}
+	}
+	client.Close()
+	return nil
 }
 
 func (d *driver) produce(ctx context.Context, c command) (any, error) {

@@ -40,6 +40,7 @@ import org.apache.kafka.clients.admin.MemberDescription;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -143,8 +144,8 @@ public final class ClientDriver {
                 return closed.snapshot();
             case "loop":
                 return loop(topic, group, command.get("end").asText());
-            case "init_transactions":
-                initTransactions(command.get("transactional_id").asText());
+            case "transact":
+                transact(command.get("transactional_id").asText(), topic, command.get("transactions"));
                 return null;
             case "produce":
                 return produce(topic, command.get("records"), command.get("codec").asText());
@@ -375,11 +376,31 @@ public final class ClientDriver {
 
     // --- records ---------------------------------------------------------------------------------------------------
 
-    private void initTransactions(String id) {
+    /** Runs transactions one after the other; the last one may stay open, as in a process that crashes. */
+    private void transact(String id, String topic, JsonNode transactions) {
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "transactional.id", id);
-        try (KafkaProducer<byte[], byte[]> producer =
-                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
-            producer.initTransactions();
+        KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        producer.initTransactions();
+        for (JsonNode transaction : transactions) {
+            producer.beginTransaction();
+            for (JsonNode value : transaction.get("values")) {
+                producer.send(new ProducerRecord<>(topic, 0, null, value.asText().getBytes(StandardCharsets.UTF_8)));
+            }
+            if (!transaction.get("group").isNull()) {
+                producer.sendOffsetsToTransaction(
+                        Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(transaction.get("offset").asLong())),
+                        new ConsumerGroupMetadata(transaction.get("group").asText()));
+            }
+            String end = transaction.get("end").asText();
+            if (end.equals("commit")) {
+                producer.commitTransaction();
+            } else {
+                producer.flush();
+                if (end.equals("abort")) {
+                    producer.abortTransaction();
+                }
+            }
         }
     }
 

@@ -189,6 +189,10 @@ class QuietBroker:
         self._runner.run(self.server.stop())
         self._runner.close()
 
+    def kill(self) -> None:
+        """Leave the state that a killed process leaves."""
+        self._runner.run(self.server.stop(clean=False))
+
     def connect(self, client_id: str = "client", principal: str = ANONYMOUS) -> QuietClient:
         """Open another connection, authenticated as this principal."""
         return QuietClient(self, client_id, principal)

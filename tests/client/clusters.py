@@ -36,11 +36,11 @@ SETTINGS: Final = {
     "log.retention.ms": -1,  # tests write records with old timestamps
 }
 SWEEP_MS: Final = 500  # how often the coordinator looks for transactions that have timed out
-KAFKA_SETTINGS: Final = SETTINGS | {
-    "offsets.topic.num.partitions": 2,
+_TRANSACTIONS: Final = {
     "transaction.state.log.num.partitions": 1,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": SWEEP_MS,
 }
+KAFKA_SETTINGS: Final = SETTINGS | _TRANSACTIONS | {"offsets.topic.num.partitions": 2}
 TRIES: Final = 3
 SECONDS: Final = 60.0
 
@@ -103,7 +103,7 @@ class ClusterUnderTest:
 def started_cluster(version: str, shared: Path) -> Iterator[ClusterUnderTest]:
     """A running cluster for the tests of this process."""
     if version == EMBEDDED:
-        with Kafka(settings=SETTINGS) as broker:
+        with Kafka(settings=SETTINGS | _TRANSACTIONS) as broker:
             yield from _with_admin(ClusterUnderTest(broker.bootstrap_servers, broker, version))
         return
     if reason := missing(version):

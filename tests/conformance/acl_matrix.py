@@ -920,15 +920,12 @@ def stored(probe: Probe) -> dict[str, Any]:
 # --- deliberate differences -------------------------------------------------------------------------------------------
 
 _CREATED_AT_ONCE: Final = "A topic that the request creates is returned at once."
-_NO_TRANSACTIONS: Final = "Without transactions, no partition is checked before the transactional id is unknown."
 _NOT_VERIFIED: Final = "Kafka verifies an unknown producer with another node and lets the client retry meanwhile."
 DIFFERENCES: Final[Mapping[str, str]] = {
     "metadata_create.all": _CREATED_AT_ONCE,
     "metadata_create.prefix": _CREATED_AT_ONCE,
     "metadata_create.deny": _CREATED_AT_ONCE,
     "metadata_create_cluster.all": _CREATED_AT_ONCE,
-    "add_partitions_to_txn.all": _NO_TRANSACTIONS,
-    "add_partitions_to_txn.prefix": _NO_TRANSACTIONS,
     "txn_offset_commit.all": _NOT_VERIFIED,
     "txn_offset_commit.partly": _NOT_VERIFIED,
     "txn_offset_commit.prefix": _NOT_VERIFIED,

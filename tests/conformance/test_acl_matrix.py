@@ -194,6 +194,7 @@ class BrokerPeer:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPeer, dict[str, bytes]]]:
     with QuietBroker(tmp_path_factory.mktemp("acls"), SETTINGS) as broker:
+        broker.broker.create_transactions_topic()
         peer = BrokerPeer(broker)
         yield peer, prepare(peer)
 

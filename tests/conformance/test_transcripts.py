@@ -8,16 +8,19 @@ Invariants:
 - A transcript whose steps differ from its scenario fails: record it again (`scripts/record_transcripts.py`).
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from typing import Any
 
 import pytest
 from scripts.kafka_wire import decode_response, encode_request
 
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
-from .scenarios import SCENARIOS, TOPICS
+from .scenarios import TOPICS
+from .transaction_scenarios import SCENARIOS, STATE_PARTITIONS
 from .transcripts import (
     DIRECTORY,
     Fields,
@@ -78,12 +81,21 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scen
 
         @cache
         def with_settings(settings: frozenset[tuple[str, int]]) -> QuietBroker:
-            return stack.enter_context(QuietBroker(tmp_path_factory.mktemp("broker"), dict(settings), **TOPICS))
+            broker = stack.enter_context(QuietBroker(tmp_path_factory.mktemp("broker"), dict(settings), **TOPICS))
+            if STATE_PARTITIONS in dict(settings):
+                broker.broker.create_transactions_topic()
+                broker.broker.producer_ids.allocate()  # 0: responses have it also for "no producer"
+            return broker
 
         yield lambda scenario: with_settings(frozenset(scenario.settings.items()))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def _param(scenario: Scenario) -> Any:
+    facts = re.findall(r"TX-\d\d", scenario.about)
+    return pytest.param(scenario, id=scenario.name, marks=pytest.mark.proves(*facts) if facts else ())
+
+
+@pytest.mark.parametrize("scenario", [_param(scenario) for scenario in SCENARIOS])
 def test_broker_responses_equal_kafka_transcript(
     scenario: Scenario, brokers: Callable[[Scenario], QuietBroker]
 ) -> None:

@@ -8,10 +8,13 @@ Invariants:
 - `$a` in a request is the last member id that client `a` received, `$a#1` the first one.
 - `@t` in a request or a response is the id of topic `t`, and a fixed unknown id if topic `t` does not exist.
 - Generated parts of ids are renamed in order of appearance: `a-<1>` is client a's id with the first uuid.
+- `%a` in a request is the last producer id that client `a` received, `%a#1` the first one. In responses, producer ids
+  are named in order of appearance, and the start of a transaction is `<time>`.
 - Lists that Kafka keeps in a hash map are sorted. All other lists are compared in their order.
 - A response has the step during which it arrived, or None if it never arrived. Responses of one step have no order:
   they use different connections.
-- Throttle times are omitted. ListGroups contains only the scenario's groups, whose ids begin with its name.
+- Throttle times are omitted. ListGroups and ListTransactions contain only the scenario's groups and transactional
+  ids, which begin with its name.
 - Bytes are stored as text, one character for each byte.
 """
 
@@ -27,7 +30,11 @@ STEP_MS: Final = 50
 HOST: Final = "/127.0.0.1"
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REFERENCE: Final = re.compile(r"\$([a-z]+)(?:#(\d+))?")
+_PRODUCER: Final = re.compile(r"%([a-z]+)(?:#(\d+))?")
 _BYTES_FIELDS: Final = {"assignment", "member_metadata", "member_assignment"}
+_TRANSACTION_APIS: Final = frozenset(
+    {"InitProducerId", "AddPartitionsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"}
+)
 _CODES_WITH_MEMBER_ID: Final = (0, 79)  # NONE, MEMBER_ID_REQUIRED
 
 Fields = dict[str, Any]
@@ -102,10 +109,15 @@ class ScenarioRun:
     scenario: str
     member_ids: dict[str, list[str]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    producer_ids: dict[str, list[int]] = field(default_factory=dict)
+    producer_names: dict[int, str] = field(default_factory=dict)
 
     def resolve(self, value: Any) -> Any:
         """Return the fields of a request with member ids in place of `$a`."""
         if isinstance(value, str):
+            if (producer := _PRODUCER.fullmatch(value)) is not None:
+                ids = self.producer_ids[producer[1]]
+                return ids[int(producer[2]) - 1] if producer[2] else ids[-1]
             return _REFERENCE.sub(self._member_id, value)
         if isinstance(value, dict):
             return {key: self.resolve(item) for key, item in value.items()}
@@ -126,6 +138,23 @@ class ScenarioRun:
             ids = self.member_ids.setdefault(client_of(request.on), [])
             if response["member_id"] not in ids:
                 ids.append(response["member_id"])
+
+    def store_producer_id(self, request: Request, response: Fields) -> None:
+        """Store the producer id that a client receives."""
+        if request.api in ("InitProducerId", "EndTxn") and response.get("producer_id", -1) >= 0:
+            ids = self.producer_ids.setdefault(client_of(request.on), [])
+            if response["producer_id"] not in ids:
+                ids.append(response["producer_id"])
+
+    def _without_producer_ids(self, value: Any, name: str = "") -> Any:
+        """Return the fields of a response with names in place of producer ids and times."""
+        if isinstance(value, dict):
+            return {key: self._without_producer_ids(item, key) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._without_producer_ids(item, name) for item in value]
+        if name == "producer_id" and value > 0:
+            return self.producer_names.setdefault(value, f"<producer {len(self.producer_names) + 1}>")
+        return "<time>" if name == "transaction_start_time_ms" and value > 0 else value
 
     def name_ids(self, responses: Mapping[int, Fields]) -> None:
         """Name the ids of responses that arrived together: the members' own ids first, in the order of requests."""
@@ -163,6 +192,9 @@ class ScenarioRun:
         if request.api == "ListGroups":
             own = [group for group in fields["groups"] if is_own(self.scenario, group["group_id"])]
             fields["groups"] = sorted(own, key=lambda group: str(group["group_id"]))
+        if request.api in _TRANSACTION_APIS:
+            fields = self._without_producer_ids(fields)
+            _sort_transactions(fields, self.scenario)
         if request.api == "DeleteGroups":
             fields["results"].sort(key=lambda result: str(result["group_id"]))
         if request.api == "OffsetFetch":
@@ -172,6 +204,23 @@ class ScenarioRun:
                     for topic in group["topics"]:
                         topic["partitions"].sort(key=lambda partition: int(partition["partition_index"]))
         return fields
+
+
+def _sort_transactions(fields: Fields, scenario: str) -> None:
+    for row in fields.get("transaction_states", ()):
+        for topic in row.get("topics", ()):
+            topic["partitions"].sort()
+        if "topics" in row:
+            row["topics"].sort(key=lambda topic: str(topic["topic"]))
+    if "unknown_state_filters" in fields:
+        own = [row for row in fields["transaction_states"] if is_own(scenario, row["transactional_id"])]
+        fields["transaction_states"] = sorted(own, key=lambda row: str(row["transactional_id"]))
+    results = fields.get("results_by_transaction", [])
+    results.sort(key=lambda result: str(result["transactional_id"]))
+    for topics in [fields.get("results_by_topic_v3_and_below", []), *(result["topic_results"] for result in results)]:
+        topics.sort(key=lambda topic: str(topic["name"]))
+        for topic in topics:
+            topic["results_by_partition"].sort(key=lambda row: int(row["partition_index"]))
 
 
 def is_own(scenario: str, group_id: str) -> bool:
@@ -200,6 +249,7 @@ def run_scenario(scenario: Scenario, peer: Peer) -> list[StepResponse | None]:
             request = scenario.steps[request_number]
             assert isinstance(request, Request)
             run.store_member_id(request, arrived[request_number])
+            run.store_producer_id(request, arrived[request_number])
             responses[request_number] = StepResponse(number, run.normalized(request, arrived[request_number]))
     return responses
 

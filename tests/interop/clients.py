@@ -78,7 +78,9 @@ AIOKAFKA: Final = Client(
 )
 JAVA: Final = Client("java", _java, missing=_no_java)
 OURS: Final = Client("slackwater", _python("ours"))
-FRANZ_GO: Final = Client("franz-go", lambda: [str(GO_PROGRAM)], missing=_no_go)
+FRANZ_GO: Final = Client(
+    "franz-go", lambda: [str(GO_PROGRAM)], missing=_no_go, cannot=frozenset({"transactional_offsets"})
+)
 CLIENTS: Final = (KAFKA_PYTHON, CONFLUENT, AIOKAFKA, JAVA, FRANZ_GO)
 
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.handlers.find_coordinator import NO_TRANSACTIONS
 from slackwater.group.errors import Error
-from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.group.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tests.broker.quiet_broker import LISTENER, QuietBroker, QuietClient
 
@@ -79,14 +78,19 @@ def test_other_key_types_are_rejected(tmp_path: Path, version: int, key_type: in
     assert (coordinator.error_code, coordinator.node_id) == (Error.INVALID_REQUEST, -1)
 
 
+@pytest.mark.proves("TX-55")
 @pytest.mark.parametrize("version", range(1, 7))
-def test_transactions_are_rejected_with_a_message(
-    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    with QuietBroker(tmp_path) as broker:
-        (coordinator,) = find(broker.connect(), version, "tx", key_type=TRANSACTION)
-    assert (coordinator.error_code, coordinator.error_message) == (Error.CLUSTER_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    assert f"transactional.id=tx. {NO_TRANSACTIONS}" in caplog.text
+def test_first_request_creates_the_topic_of_transactions(tmp_path: Path, version: int) -> None:
+    with QuietBroker(tmp_path, {"transaction.state.log.num.partitions": 3}) as broker:
+        client = broker.connect()
+        (coordinator,) = find(client, version, "tx", key_type=TRANSACTION)
+        assert (coordinator.error_code, coordinator.node_id) == (Error.COORDINATOR_NOT_AVAILABLE, -1)
+        assert broker.broker.topics.get(OFFSETS_TOPIC) is None
+        topic = broker.broker.topics.get(TRANSACTIONS_TOPIC)
+        assert topic is not None
+        assert len(topic.partitions) == 3
+        (coordinator,) = find(client, version, "tx", key_type=TRANSACTION)
+        assert (coordinator.error_code, coordinator.node_id) == (Error.NONE, broker.broker.node_id)
 
 
 def test_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

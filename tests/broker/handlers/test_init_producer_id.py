@@ -1,9 +1,6 @@
-"""InitProducerId: ids for idempotent producers; transactions are rejected."""
+"""InitProducerId: ids for idempotent and transactional producers."""
 
-import logging
 from pathlib import Path
-
-import pytest
 
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
@@ -51,14 +48,15 @@ def test_id_without_epoch_is_rejected(tmp_path: Path) -> None:
     with_server(tmp_path, scenario)
 
 
-def test_transaction_is_rejected_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_transactional_id_needs_its_coordinator(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         client = await Client.connect(server)
         rejected = await init_producer_id(client, transactional_id="bank", transaction_timeout_ms=1000)
-        assert rejected == (Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
+        assert rejected == (Error.NOT_COORDINATOR, -1, -1)
         assert await init_producer_id(client, transactional_id="") == (Error.INVALID_REQUEST, -1, -1)
+        server.broker.create_transactions_topic()
+        for epoch in range(3):
+            answer = await init_producer_id(client, transactional_id="bank", transaction_timeout_ms=1000)
+            assert answer == (Error.NONE, 0, epoch)
 
-    with caplog.at_level(logging.WARNING):
-        with_server(tmp_path, scenario)
-    assert "transactional.id=bank" in caplog.text
-    assert not Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.retriable
+    with_server(tmp_path, scenario)

@@ -4,13 +4,6 @@ from pathlib import Path
 
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
-from slackwater.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from slackwater.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from slackwater.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -48,21 +41,18 @@ from slackwater.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from slackwater.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from slackwater.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     UserName,
 )
 from slackwater.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
-from slackwater.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from slackwater.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from slackwater.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from slackwater.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from slackwater.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -176,23 +166,6 @@ def test_no_scram_credentials(tmp_path: Path) -> None:
     with_server(tmp_path, scenario)
 
 
-def test_there_are_no_transactions(tmp_path: Path) -> None:
-    async def scenario(server: Server) -> None:
-        client = await Client.connect(server)
-        described = await client.request(DescribeTransactionsRequest(["a", ""]), DescribeTransactionsResponse)
-        assert [(state.transactional_id, state.error_code) for state in described.transaction_states] == [
-            ("a", Error.TRANSACTIONAL_ID_NOT_FOUND),
-            ("", Error.INVALID_REQUEST),
-        ]
-        listed = await client.request(ListTransactionsRequest(["Ongoing", "Odd"]), ListTransactionsResponse)
-        assert (listed.error_code, listed.transaction_states, listed.unknown_state_filters) == (0, [], ["Odd"])
-        listed = await client.request(ListTransactionsRequest(transactional_id_pattern="("), ListTransactionsResponse)
-        assert listed.error_code == Error.INVALID_REGULAR_EXPRESSION
-        client.close()
-
-    with_server(tmp_path, scenario)
-
-
 def test_config_resources_by_type(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         server.broker.topics.create("t", 1)
@@ -238,35 +211,6 @@ def test_delegation_tokens_are_not_allowed(tmp_path: Path) -> None:
         described = await client.request(DescribeDelegationTokenRequest(None), DescribeDelegationTokenResponse)
         for response in (renewed, expired, described):
             assert response.error_code == Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        client.close()
-
-    with_server(tmp_path, scenario)
-
-
-def test_transactional_id_is_unknown(tmp_path: Path) -> None:
-    unknown = Error.INVALID_PRODUCER_ID_MAPPING
-    topics = [AddPartitionsToTxnTopic("t", [0, 1])]
-
-    async def scenario(server: Server) -> None:
-        client = await Client.connect(server)
-        old = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
-        added = await client.request(old, AddPartitionsToTxnResponse, 3)
-        assert [
-            result.partition_error_code for result in added.results_by_topic_v3_and_below[0].results_by_partition
-        ] == [
-            unknown,
-            unknown,
-        ]
-        new = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", 1, 0, False, topics)])
-        added = await client.request(new, AddPartitionsToTxnResponse, 5)
-        (transaction,) = added.results_by_transaction
-        assert (added.error_code, transaction.transactional_id) == (0, "x")
-        assert [result.partition_error_code for result in transaction.topic_results[0].results_by_partition] == [
-            unknown,
-            unknown,
-        ]
-        assert (await client.request(AddOffsetsToTxnRequest("x"), AddOffsetsToTxnResponse)).error_code == unknown
-        assert (await client.request(EndTxnRequest("x"), EndTxnResponse)).error_code == unknown
         client.close()
 
     with_server(tmp_path, scenario)

@@ -70,7 +70,6 @@ def transactions(cluster: ClusterUnderTest, topic: str) -> confluent_kafka.Produ
     return producer
 
 
-@pytest.mark.apache  # the embedded broker has no transactions
 @pytest.mark.parametrize("arrow", [False, True])
 def test_read_committed_skips_aborted_and_open(cluster: ClusterUnderTest, arrow: bool) -> None:
     topic = cluster.topic()

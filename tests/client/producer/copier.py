@@ -1,7 +1,9 @@
-"""Copies a topic exactly once, as a member of a group: `copier BOOTSTRAP GROUP SOURCE TARGET TRANSACTIONAL_ID [HANG]`.
+"""Copies a topic exactly once, as a member of a group.
+
+    copier BOOTSTRAP GROUP SOURCE TARGET TRANSACTIONAL_ID [HANG [RECORDS]]
 
 Prints the number of copied records after each transaction. In its transaction number HANG it stops before the commit,
-prints "hanging", and waits to be killed.
+prints "hanging", and waits to be killed. RECORDS is the maximum of records in a transaction.
 """
 
 import signal
@@ -16,10 +18,18 @@ RECORDS_PER_TRANSACTION = 20
 SESSION_MS = 3_000
 
 
-def main(bootstrap: str, group: str, source: str, target: str, transactional_id: str, hang: str = "0") -> None:
+def main(
+    bootstrap: str,
+    group: str,
+    source: str,
+    target: str,
+    transactional_id: str,
+    hang: str = "0",
+    records_per_transaction: str = str(RECORDS_PER_TRANSACTION),
+) -> None:
     """Copy until the process is killed."""
     servers: dict[str, object] = {"bootstrap.servers": bootstrap}
-    limits = {"max.poll.records": RECORDS_PER_TRANSACTION, "session.timeout.ms": SESSION_MS}
+    limits = {"max.poll.records": int(records_per_transaction), "session.timeout.ms": SESSION_MS}
     reading = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
     with (
         Consumer(QUICK | servers | limits | reading) as reader,

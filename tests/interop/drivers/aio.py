@@ -242,15 +242,26 @@ class Aio:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def init_transactions(self, transactional_id: str) -> None:
-        async def init() -> None:
+    def transact(self, transactional_id: str, topic: str, transactions: Sequence[dict[str, Any]]) -> None:
+        async def run() -> None:
             producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
-            try:
-                await producer.start()
-            finally:
-                await producer.stop()
+            self.left_open.append(producer)
+            await producer.start()
+            for transaction in transactions:
+                await producer.begin_transaction()
+                for value in transaction["values"]:
+                    await producer.send(topic, value.encode(), partition=0)
+                if transaction["group"] is not None:
+                    offsets = {TopicPartition(topic, 0): transaction["offset"]}
+                    await producer.send_offsets_to_transaction(offsets, transaction["group"])
+                if transaction["end"] == "commit":
+                    await producer.commit_transaction()
+                else:
+                    await producer.flush()
+                    if transaction["end"] == "abort":
+                        await producer.abort_transaction()
 
-        self._do(init())
+        self._do(run())
 
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         async def produce() -> list[tuple[int, int]]:

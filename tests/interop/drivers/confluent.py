@@ -179,10 +179,25 @@ class Confluent(Driver):
             consumer.close()
         self.left_open.append(consumer)
 
-    def init_transactions(self, transactional_id: str) -> None:
-        Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id}).init_transactions(
-            COMMAND_S
-        )
+    def transact(self, transactional_id: str, topic: str, transactions: Sequence[dict[str, Any]]) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id})
+        self.left_open.append(producer)
+        producer.init_transactions(COMMAND_S)
+        for transaction in transactions:
+            producer.begin_transaction()
+            for value in transaction["values"]:
+                producer.produce(topic, value.encode(), partition=0)
+            if (group := transaction["group"]) is not None:
+                reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+                offsets = [TopicPartition(topic, 0, transaction["offset"])]
+                producer.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), COMMAND_S)
+                reader.close()
+            if transaction["end"] == "commit":
+                producer.commit_transaction(COMMAND_S)
+            else:
+                producer.flush(COMMAND_S)
+                if transaction["end"] == "abort":
+                    producer.abort_transaction(COMMAND_S)
 
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         producer = Producer(

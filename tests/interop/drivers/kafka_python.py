@@ -175,12 +175,23 @@ class KafkaPython(Driver):
             consumer.close()
         self.left_open.append(consumer)
 
-    def init_transactions(self, transactional_id: str) -> None:
+    def transact(self, transactional_id: str, topic: str, transactions: Sequence[dict[str, Any]]) -> None:
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
-        try:
-            producer.init_transactions()
-        finally:
-            producer.close(0)
+        self.left_open.append(producer)
+        producer.init_transactions()
+        for transaction in transactions:
+            producer.begin_transaction()
+            for value in transaction["values"]:
+                producer.send(topic, value=value.encode(), partition=0)
+            if transaction["group"] is not None:
+                offsets = {TopicPartition(topic, 0): OffsetAndMetadata(transaction["offset"], "", -1)}
+                producer.send_offsets_to_transaction(offsets, transaction["group"])
+            if transaction["end"] == "commit":
+                producer.commit_transaction()
+            else:
+                producer.flush()
+                if transaction["end"] == "abort":
+                    producer.abort_transaction()
 
     def produce(self, topic: str, records: Sequence[Record], codec: str) -> list[tuple[int, int]]:
         producer = KafkaProducer(

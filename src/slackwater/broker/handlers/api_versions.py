@@ -1,7 +1,7 @@
 """ApiVersions, v0 to v4: the supported APIs and versions.
 
 v1  throttle time
-v3  flexible; the client's name and version; features (this broker has none)
+v3  flexible; the client's name and version; features: transaction.version 0 to 2, finalized as 2 (TX-56)
 v4  a feature may begin at version 0
 
 An unknown version gets a v0 response with UNSUPPORTED_VERSION and the versions of this API (KIP-511). Produce is listed
@@ -16,8 +16,17 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.apis import API_VERSIONS, PRODUCE, Api
-from slackwater.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from slackwater.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
+TRANSACTION_VERSION: Final = "transaction.version"
+NEWEST_TRANSACTION_VERSION: Final = 2
+FEATURES_EPOCH: Final = 0  # features never change here
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -35,7 +44,14 @@ def response(request: ApiVersionsRequest, version: int, apis: Iterable[Api]) -> 
     )
     if version >= 3 and not is_named:
         return error_response(request, version, Error.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=[_api_version(api) for api in apis])
+    return ApiVersionsResponse(
+        api_keys=[_api_version(api) for api in apis],
+        supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 0, NEWEST_TRANSACTION_VERSION)],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(TRANSACTION_VERSION, NEWEST_TRANSACTION_VERSION, NEWEST_TRANSACTION_VERSION)
+        ],
+    )
 
 
 def error_response(request: ApiVersionsRequest, version: int, error: Error) -> ApiVersionsResponse:

@@ -4,6 +4,7 @@ All versions behave the same. `__consumer_offsets` cannot grow: the partition of
 """
 
 from collections import Counter
+from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
@@ -12,7 +13,7 @@ from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_replicas, invalid_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS, Topic
 from slackwater.group.errors import BrokerError, Error
-from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.group.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -20,6 +21,8 @@ from slackwater.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+_CONTENTS: Final = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactional ids"}
 
 
 def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
@@ -79,9 +82,9 @@ def _check_change(broker: Broker, change: CreatePartitionsTopic) -> Topic:
         )
     if change.count > MAX_PARTITIONS:
         raise _invalid_partitions(f"{change.count} partitions is too many; use {MAX_PARTITIONS} or less.")
-    if topic.name == OFFSETS_TOPIC:
+    if topic.name in _CONTENTS:
         raise _invalid_partitions(
-            f"{OFFSETS_TOPIC} cannot grow, because groups would be looked up in the wrong partition."
+            f"{topic.name} cannot grow, because {_CONTENTS[topic.name]} would be looked up in the wrong partition."
         )
     if change.assignments is not None:
         if len(change.assignments) != added:

@@ -19,7 +19,7 @@ from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.replica_assignment import check_assignment
 from slackwater.broker.storage.topics import MAX_PARTITIONS
 from slackwater.group.errors import BrokerError, Error
-from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.group.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
@@ -31,6 +31,10 @@ from slackwater.wire.messages.create_topics import (
 from slackwater.wire.schema import NO_UUID
 
 DEFAULT: Final = -1
+_PARTITION_SETTINGS: Final = {
+    OFFSETS_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTIONS_TOPIC: "transaction.state.log.num.partitions",
+}
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
@@ -91,6 +95,8 @@ def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -
     if not validate_only:
         if requested.name == OFFSETS_TOPIC:
             topic_id = broker.create_offsets_topic(settings).topic_id
+        elif requested.name == TRANSACTIONS_TOPIC:
+            topic_id = broker.create_transactions_topic(settings).topic_id
         else:
             topic_id = (yield from broker.topics.create_in_slices(requested.name, partitions, settings)).topic_id
     return CreatableTopicResult(
@@ -124,18 +130,18 @@ def _partitions(broker: Broker, requested: CreatableTopic) -> int:
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas} "
             "cannot be reached because only 1 broker(s) are registered.",
         )
-    if requested.name == OFFSETS_TOPIC:
-        return _offsets_partitions(broker, requested.num_partitions)
+    if requested.name in _PARTITION_SETTINGS:
+        return _coordinator_partitions(broker, requested.name, requested.num_partitions)
     return broker.settings.number("num.partitions") if requested.num_partitions == DEFAULT else requested.num_partitions
 
 
-def _offsets_partitions(broker: Broker, requested: int) -> int:
-    """Return the partitions of `__consumer_offsets`, which must match the coordinator's setting."""
-    needed = broker.settings.number("offsets.topic.num.partitions")
+def _coordinator_partitions(broker: Broker, name: str, requested: int) -> int:
+    """Return the partitions of a coordinator's topic, which must match its setting."""
+    setting = _PARTITION_SETTINGS[name]
+    needed = broker.settings.number(setting)
     if requested not in (DEFAULT, needed):
         raise BrokerError(
-            Error.INVALID_PARTITIONS,
-            f"{OFFSETS_TOPIC} cannot have {requested} partitions; it has offsets.topic.num.partitions = {needed}.",
+            Error.INVALID_PARTITIONS, f"{name} cannot have {requested} partitions; it has {setting} = {needed}."
         )
     return needed
 
@@ -154,7 +160,8 @@ def _assigned_partitions(broker: Broker, requested: CreatableTopic) -> int:
     partitions = check_assignment(
         ((assignment.partition_index, assignment.broker_ids) for assignment in requested.assignments), broker.node_id
     )
-    return _offsets_partitions(broker, partitions) if requested.name == OFFSETS_TOPIC else partitions
+    is_coordinators = requested.name in _PARTITION_SETTINGS
+    return _coordinator_partitions(broker, requested.name, partitions) if is_coordinators else partitions
 
 
 def _settings(requested: CreatableTopic) -> dict[str, str]:

@@ -10,12 +10,13 @@ it, and every group would lose its members and offsets.
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import BrokerError, Error
-from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.group.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -24,6 +25,8 @@ from slackwater.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from slackwater.wire.schema import NO_UUID
+
+_CONTENTS: Final = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
@@ -49,10 +52,9 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
                 raise BrokerError(
                     Error.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                 )
-            if topic.name == OFFSETS_TOPIC:
-                raise BrokerError(
-                    Error.INVALID_TOPIC_EXCEPTION, f"{OFFSETS_TOPIC} stores the groups and cannot be deleted."
-                )
+            if topic.name in _CONTENTS:
+                message = f"{topic.name} stores the {_CONTENTS[topic.name]} and cannot be deleted."
+                raise BrokerError(Error.INVALID_TOPIC_EXCEPTION, message)
             broker.topics.delete(topic)
             deleted.append(topic.name)
             results.append(DeletableTopicResult(topic.name, topic.topic_id))

@@ -1,26 +1,46 @@
-"""DescribeTransactions, v0: there are no transactions, so every transactional id is unknown."""
+"""DescribeTransactions, v0.
+
+Only topics that the client may describe are listed.
+"""
+
+from itertools import groupby
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
+from slackwater.group.transactions.messages import (
+    DescribedTransaction,
+    DescribeTransactions,
+)
+from slackwater.group.transactions.messages import DescribeTransactionsResponse as Described
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TopicData,
     TransactionState,
 )
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> None:
-    """Return TRANSACTIONAL_ID_NOT_FOUND for every id, and INVALID_REQUEST for an empty id."""
-    context.respond(
-        DescribeTransactionsResponse(
-            transaction_states=[
-                TransactionState(_find_error(broker, context, transactional_id), transactional_id)
-                for transactional_id in request.transactional_ids
-            ]
+    """Describe the transactions of the ids that the client may describe."""
+    allowed = {
+        transactional_id
+        for transactional_id in request.transactional_ids
+        if broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+    }
+
+    def on_response(response: Described) -> None:
+        rows = {row.transactional_id: _row(broker, context, row) for row in response.transactions}
+        denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        context.respond(
+            DescribeTransactionsResponse(
+                transaction_states=[rows.get(each) or TransactionState(denied, each) for each in ids]
+            )
         )
-    )
+
+    ids = request.transactional_ids
+    broker.transactions.submit(DescribeTransactions(tuple(each for each in ids if each in allowed)), on_response)
 
 
 def error_response(request: DescribeTransactionsRequest, version: int, error: Error) -> DescribeTransactionsResponse:
@@ -30,7 +50,20 @@ def error_response(request: DescribeTransactionsRequest, version: int, error: Er
     )
 
 
-def _find_error(broker: Broker, context: RequestContext, transactional_id: str) -> Error:
-    if not broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
-        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return Error.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Error.INVALID_REQUEST
+def _row(broker: Broker, context: RequestContext, described: DescribedTransaction) -> TransactionState:
+    if described.state is None:
+        return TransactionState(described.error, described.transactional_id)
+    return TransactionState(
+        described.error,
+        described.transactional_id,
+        described.state.value,
+        described.timeout_ms,
+        described.start_timestamp_ms,
+        described.producer_id,
+        described.producer_epoch,
+        [
+            TopicData(topic, [at.partition for at in partitions])
+            for topic, partitions in groupby(described.partitions, key=lambda at: at.topic)
+            if broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
+        ],
+    )

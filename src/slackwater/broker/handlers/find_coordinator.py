@@ -5,14 +5,8 @@ v3  flexible
 v4  many keys, one result for each
 v6  keys of share groups, which this broker does not support: INVALID_REQUEST
 
-This broker coordinates every group. The first request creates the offsets topic and gets COORDINATOR_NOT_AVAILABLE, so
-the client retries (CO-05).
-
-Transactions are not supported, and a transactional producer gets CLUSTER_AUTHORIZATION_FAILED: the one error that Java,
-librdkafka and franz-go treat as final and for which Java and librdkafka show the message of the response. Sarama
-repeats FindCoordinator after every error (`Producer.Transaction.Retry`: 50 times, 100 ms apart) and then reports it.
-librdkafka retries INVALID_REQUEST and UNSUPPORTED_VERSION until its own timeout; Java has its own text for
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+This broker coordinates every group and every transactional id. The first request creates the internal topic and gets
+COORDINATOR_NOT_AVAILABLE, so the client retries (CO-05, TX-55).
 """
 
 from dataclasses import replace
@@ -20,18 +14,13 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
-from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error
-from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.group.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-NO_TRANSACTIONS: Final = (
-    "This broker does not support transactions. Remove transactional.id from the producer's configuration. "
-    "An idempotent producer works without it."
-)
 _RIGHTS: Final = {
     GROUP: (AclResourceType.GROUP, Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
     TRANSACTION: (
@@ -40,14 +29,11 @@ _RIGHTS: Final = {
         "Transactional Id authorization failed.",
     ),
 }
-log = get_logger("slackwater.broker")
 
 
 def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Return the coordinator of each key."""
     keys = _keys(request, context.version)
-    if request.key_type == TRANSACTION and keys:
-        log.warning("Client %s uses transactional.id=%s. %s", context.client_id, ", ".join(keys[:3]), NO_TRANSACTIONS)
     resource, denial, denial_message = _RIGHTS.get(request.key_type, (None, Error.NONE, ""))
     allowed = {key for key in keys if resource is None or broker.allows(context, AclOperation.DESCRIBE, resource, key)}
     error, message = _find_error(broker, request.key_type) if allowed else (Error.NONE, "")
@@ -69,21 +55,19 @@ def _keys(request: FindCoordinatorRequest, version: int) -> list[str]:
 
 
 def _find_error(broker: Broker, key_type: int) -> tuple[Error, str]:
-    if key_type == TRANSACTION:
-        return Error.CLUSTER_AUTHORIZATION_FAILED, NO_TRANSACTIONS
-    if key_type != GROUP:
-        return Error.INVALID_REQUEST, f"This broker coordinates only groups, not keys of type {key_type}."
-    if broker.topics.get(OFFSETS_TOPIC) is None:
-        return Error.COORDINATOR_NOT_AVAILABLE, _create_offsets_topic(broker)
-    return Error.NONE, ""
-
-
-def _create_offsets_topic(broker: Broker) -> str:
+    if key_type == GROUP:
+        name, create = OFFSETS_TOPIC, broker.create_offsets_topic
+    elif key_type == TRANSACTION:
+        name, create = TRANSACTIONS_TOPIC, broker.create_transactions_topic
+    else:
+        return Error.INVALID_REQUEST, f"This broker coordinates groups and transactions, not keys of type {key_type}."
+    if broker.topics.get(name) is not None:
+        return Error.NONE, ""
     try:
-        broker.create_offsets_topic()
+        create()
     except (OSError, BrokerError) as error:
-        return f"Cannot create the topic {OFFSETS_TOPIC}: {error}"
-    return f"The topic {OFFSETS_TOPIC} was just created; retry."
+        return Error.COORDINATOR_NOT_AVAILABLE, f"Cannot create the topic {name}: {error}"
+    return Error.COORDINATOR_NOT_AVAILABLE, f"The topic {name} was just created; retry."
 
 
 def _failed(key: str, error: Error, message: str) -> Coordinator:

@@ -1,34 +1,63 @@
 """InitProducerId, v0 to v5.
 
 v2  flexible
-v3  producer id and epoch of a fenced producer, which matter only for transactions (KIP-360)
+v3  producer id and epoch of a producer that continues after an error (KIP-360)
+v4  PRODUCER_FENCED; in older versions it is INVALID_PRODUCER_EPOCH
 
-A producer without a transactional id always gets a new id and epoch 0. Transactions are rejected with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because every client treats it as final; librdkafka would retry any other error
-until its own timeout. The log has the reason.
+A producer without a transactional id always gets a new id and epoch 0.
 """
+
+from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
+from slackwater.broker.transactions.client_errors import client_error
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
+from slackwater.group.transactions.messages import InitProducerId
+from slackwater.group.transactions.messages import InitProducerIdResponse as Initialized
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 log = get_logger("slackwater.broker")
+_FENCED_SINCE: Final = 4
 
 
 def handle(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> None:
-    """Allocate a producer id."""
+    """Allocate a producer id, or ask the transaction coordinator for one."""
     if error := _find_error(broker, context, request):
         context.respond(error_response(request, context.version, error))
-        return
+    elif request.transactional_id is None:
+        context.respond(_allocate(broker, request, context.version))
+    else:
+
+        def on_response(response: Initialized) -> None:
+            context.respond(
+                InitProducerIdResponse(
+                    error_code=client_error(response.error, context.version, _FENCED_SINCE),
+                    producer_id=response.producer_id,
+                    producer_epoch=response.producer_epoch,
+                )
+            )
+
+        broker.transactions.submit(
+            InitProducerId(
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                request.producer_id,
+                request.producer_epoch,
+            ),
+            on_response,
+        )
+
+
+def _allocate(broker: Broker, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
     try:
         producer_id = broker.producer_ids.allocate()
     except OSError as problem:
         log.error("Cannot reserve producer ids: %s.", problem.strerror)
-        context.respond(error_response(request, context.version, Error.COORDINATOR_NOT_AVAILABLE))
-        return
-    context.respond(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+        return error_response(request, version, Error.COORDINATOR_NOT_AVAILABLE)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 def error_response(request: InitProducerIdRequest, version: int, error: Error) -> InitProducerIdResponse:
@@ -37,18 +66,12 @@ def error_response(request: InitProducerIdRequest, version: int, error: Error) -
 
 
 def _find_error(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> Error | None:
-    if request.transactional_id is None and not broker.allows_idempotent_writes(context):
-        return Error.CLUSTER_AUTHORIZATION_FAILED
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        if not broker.allows_idempotent_writes(context):
+            return Error.CLUSTER_AUTHORIZATION_FAILED
+    elif not broker.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return Error.INVALID_REQUEST
-    if request.transactional_id is None:
-        return None
-    if not request.transactional_id:
-        return Error.INVALID_REQUEST
-    log.warning(
-        "Client %s requested a transaction (transactional.id=%s), but this broker does not support transactions. "
-        "Use a producer without transactional.id.",
-        context.client_id,
-        request.transactional_id,
-    )
-    return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return None

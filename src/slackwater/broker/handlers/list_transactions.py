@@ -1,48 +1,65 @@
-"""ListTransactions, v0 to v2: there are no transactions.
+"""ListTransactions, v0 to v2.
 
 v1   filter by duration (KIP-994)
 v2   filter by a pattern for the transactional id (KIP-1152)
+
+Only ids that the client may describe are listed. Unknown names of states are returned.
 """
 
-import re
 from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
+from slackwater.broker.transactions.id_pattern import compile_pattern
 from slackwater.group.errors import Error
+from slackwater.group.transactions import TransactionState
+from slackwater.group.transactions.messages import ListTransactions
+from slackwater.group.transactions.messages import ListTransactionsResponse as Listed
+from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from slackwater.wire.messages.list_transactions import TransactionState as ListedState
 
-_STATES: Final = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
+_STATES: Final = {state.value: state for state in TransactionState}
+_NEVER_STORED: Final = "PrepareEpochFence"  # a state of Kafka that it never writes
 
 
 def handle(broker: Broker, context: RequestContext, request: ListTransactionsRequest) -> None:
-    """Return no transactions, and the unknown state filters."""
-    if request.transactional_id_pattern is not None and not _is_pattern(request.transactional_id_pattern):
-        context.respond(error_response(request, context.version, Error.INVALID_REGULAR_EXPRESSION))
-        return
-    unknown = [state for state in request.state_filters if state not in _STATES]
-    context.respond(ListTransactionsResponse(unknown_state_filters=unknown))
+    """List the transactional ids that match every filter."""
+    matches_id = None
+    if request.transactional_id_pattern:
+        matches_id = compile_pattern(request.transactional_id_pattern)
+        if matches_id is None:
+            context.respond(error_response(request, context.version, Error.INVALID_REGULAR_EXPRESSION))
+            return
+    names = request.state_filters
+    unknown = [name for name in names if name not in _STATES and name != _NEVER_STORED]
+
+    def on_response(response: Listed) -> None:
+        context.respond(
+            ListTransactionsResponse(
+                error_code=response.error,
+                unknown_state_filters=unknown,
+                transaction_states=[
+                    ListedState(row.transactional_id, row.producer_id, row.state.value)
+                    for row in response.transactions
+                    if broker.allows(
+                        context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, row.transactional_id
+                    )
+                ],
+            )
+        )
+
+    broker.transactions.submit(
+        ListTransactions(
+            states=frozenset(_STATES[name] for name in names if name in _STATES) if names else None,
+            producer_ids=frozenset(request.producer_id_filters) or None,
+            longer_than_ms=request.duration_filter,
+            matches_id=matches_id,
+        ),
+        on_response,
+    )
 
 
 def error_response(request: ListTransactionsRequest, version: int, error: Error) -> ListTransactionsResponse:
     """Return a response with only the error."""
     return ListTransactionsResponse(error_code=error)
-
-
-def _is_pattern(text: str) -> bool:
-    try:
-        re.compile(text)
-    except re.error:
-        return False
-    return True

@@ -1,0 +1,155 @@
+"""The transaction coordinator in a broker: its topic, restarts, timers, features."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slackwater.group.errors import Error
+from slackwater.group.internal_topics import TRANSACTIONS_TOPIC
+from slackwater.wire.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from tests.broker.quiet_broker import QuietBroker, QuietClient
+
+SETTINGS = {
+    "transaction.state.log.num.partitions": 3,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+}
+ID = "payments"
+
+
+def start(directory: Path, **settings: object) -> QuietBroker:
+    return QuietBroker(directory, SETTINGS | settings, t=2)
+
+
+def find(client: QuietClient) -> int:
+    (row,) = client.request_fields("FindCoordinator", 4, key_type=1, coordinator_keys=[ID])["coordinators"]
+    return int(row["error_code"])
+
+
+def init(client: QuietClient, timeout_ms: int = 60_000) -> tuple[int, int, int]:
+    response = client.request_fields("InitProducerId", 5, transactional_id=ID, transaction_timeout_ms=timeout_ms)
+    return response["error_code"], response["producer_id"], response["producer_epoch"]
+
+
+def add(client: QuietClient, producer: tuple[int, int]) -> int:
+    response = client.request_fields(
+        "AddPartitionsToTxn",
+        3,
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[{"name": "t", "partitions": [0]}],
+    )
+    return int(response["results_by_topic_v3_and_below"][0]["results_by_partition"][0]["partition_error_code"])
+
+
+def describe(client: QuietClient) -> dict[str, Any]:
+    (row,) = client.request_fields("DescribeTransactions", 0, transactional_ids=[ID])["transaction_states"]
+    assert isinstance(row, dict)
+    return row
+
+
+def end(client: QuietClient, producer: tuple[int, int], *, commit: bool = True) -> tuple[int, int, int]:
+    response = client.request_fields(
+        "EndTxn", 5, transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1], committed=commit
+    )
+    return response["error_code"], response["producer_id"], response["producer_epoch"]
+
+
+@pytest.mark.proves("TX-55")
+def test_first_request_creates_the_topic(tmp_path: Path) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        assert init(client)[0] == Error.NOT_COORDINATOR
+        assert find(client) == Error.COORDINATOR_NOT_AVAILABLE
+        assert find(client) == Error.NONE
+        topic = broker.broker.topics.get(TRANSACTIONS_TOPIC)
+        assert topic is not None
+        assert len(topic.partitions) == 3
+        assert init(client)[0] == Error.NONE
+
+
+@pytest.mark.proves("TX-56")
+def test_broker_has_transaction_version_2(tmp_path: Path) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        response = client.request(request, ApiVersionsResponse, 3)
+        assert response.supported_features == [SupportedFeatureKey("transaction.version", 0, 2)]
+        assert response.finalized_features == [FinalizedFeatureKey("transaction.version", 2, 2)]
+        assert response.finalized_features_epoch >= 0
+
+
+@pytest.mark.proves("TX-53", "TX-54")
+@pytest.mark.parametrize("clean", [True, False])
+def test_restart_keeps_transactions(tmp_path: Path, clean: bool) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        _, *producer = init(client)
+        assert add(client, (producer[0], producer[1])) == Error.NONE
+        if not clean:
+            broker.kill()
+    with QuietBroker(tmp_path, SETTINGS) as broker:
+        client = broker.connect()
+        row = describe(client)
+        assert (row["transaction_state"], row["producer_id"]) == ("Ongoing", producer[0])
+        assert end(client, (producer[0], 0)) == (Error.NONE, producer[0], 1)
+        assert describe(client)["transaction_state"] == "CompleteCommit"
+        log = broker.broker.topics.partition("t", 0)
+        assert log is not None
+        assert log.log.log_end_offset == 1  # the marker
+    with QuietBroker(tmp_path, SETTINGS) as broker:
+        assert init(broker.connect()) == (Error.NONE, producer[0], 2)
+
+
+@pytest.mark.proves("TX-45")
+def test_open_transaction_times_out(tmp_path: Path) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        _, producer_id, epoch = init(client, timeout_ms=5_000)
+        add(client, (producer_id, epoch))
+        broker.pass_ms(4_500)
+        assert describe(client)["transaction_state"] == "Ongoing"
+        broker.pass_ms(2_000)
+        row = describe(client)
+        assert (row["transaction_state"], row["producer_epoch"]) == ("CompleteAbort", 1)
+        assert end(client, (producer_id, epoch))[0] == Error.INVALID_TXN_STATE
+        assert add(client, (producer_id, epoch)) == Error.PRODUCER_FENCED
+
+
+@pytest.mark.proves("TX-46")
+def test_deleted_topic_does_not_block_the_end(tmp_path: Path) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        _, producer_id, epoch = init(client)
+        add(client, (producer_id, epoch))
+        topic = broker.broker.topics.get("t")
+        assert topic is not None
+        broker.broker.topics.delete(topic)
+        assert end(client, (producer_id, epoch))[0] == Error.NONE
+        assert describe(client)["transaction_state"] == "CompleteCommit"
+
+
+def test_flush_always_answers_after_the_fsync(tmp_path: Path) -> None:
+    with start(tmp_path, flush="always") as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        held = broker.hold_flushes()
+        response = client.send_fields("InitProducerId", 5, transactional_id=ID, transaction_timeout_ms=60_000)
+        assert response() is None
+        held.release()
+        received = response()
+        assert received is not None
+        assert received["error_code"] == Error.NONE
