@@ -334,7 +334,7 @@ def _setting(setting: Setting) -> list[str]:
         (True, True): f"{setting.low} to {setting.high}",
         (True, False): f"{setting.low} or more",
         (False, True): f"{setting.high} or less",
-        (False, False): ", ".join(setting.choices) or setting.kind.name.lower(),
+        (False, False): ", ".join(filter(None, setting.choices)) or setting.kind.name.lower(),
     }
     shown = format_value(setting.default)
     return [f"`{setting.name}`", f"`{shown}`" if shown else "", values[bounds]]

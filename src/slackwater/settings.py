@@ -59,7 +59,8 @@ class Setting:
         if self.choices:
             for word in (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ():
                 if word not in self.choices:
-                    raise UsageError(f"{self.name} = {text} is unknown; use one of {', '.join(self.choices)}.")
+                    choices = ", ".join(filter(None, self.choices))
+                    raise UsageError(f"{self.name} = {text} is unknown; use one of {choices}.")
 
     def type_error(self, text: str, expected: str) -> UsageError:
         """Return the error for a value of the wrong type."""

@@ -181,7 +181,7 @@ def test_missing_authorization_fails_before_spark_starts() -> None:
         kafka.fail("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None)
         code, out, err = run("--bootstrap", kafka.bootstrap_servers, "--group", "g")
     assert (code, out) == (2, "")
-    assert "not authorized to read __consumer_offsets" in err
+    assert "User:ANONYMOUS needs an ACL for Read on topic __consumer_offsets" in err
     assert err.count("\n") == 1
 
 

@@ -103,6 +103,11 @@ from slackwater.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from slackwater.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from slackwater.wire.records.record import Record, encode_batch
 from slackwater.wire.schema import NO_UUID, Request
 
@@ -280,6 +285,11 @@ def _alter(kind: int, names: Sequence[str], setting: str = "retention.ms") -> Re
     return IncrementalAlterConfigsRequest(
         [AlterConfigsResource(kind, name, [AlterableConfig(setting, 0, "9")]) for name in names]
     )
+
+
+def _txn_markers(names: Names) -> WriteTxnMarkersRequest:
+    """A marker for a partition that does not exist: it changes nothing."""
+    return WriteTxnMarkersRequest([WritableTxnMarker(4_000, 0, False, [WritableTxnMarkerTopic("missing", [0])])])
 
 
 def _txn_commit(names: Names) -> Request:
@@ -586,6 +596,8 @@ PROBES: Final = (
         ((TXN, WRITE), (GROUP, READ)),
     ),
     Probe("end_txn", 3, lambda names: EndTxnRequest("t-a", 4_000, 0, committed=True), ((TXN, WRITE),)),
+    Probe("write_txn_markers", 1, _txn_markers, ((CLUSTER, AclOperation.CLUSTER_ACTION),)),
+    Probe("write_txn_markers_alter", 1, _txn_markers, ((CLUSTER, ALTER),)),
     Probe("txn_offset_commit", 3, _txn_commit, ((TXN, WRITE), (GROUP, READ), (TOPIC, READ))),
     Probe(
         "create_acls",

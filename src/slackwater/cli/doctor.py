@@ -401,12 +401,13 @@ def with_cluster_id(request: "DiagnosisRequest") -> "DiagnosisRequest":
     settings: dict[str, object] = {"default.api.timeout.ms": str(int(API_TIMEOUT_S * 1000))}
     with Admin(settings | dict(request.settings) | {"bootstrap.servers": request.bootstrap or ""}) as admin:
         cluster = admin.cluster_id
+        principal = admin.principal
         entries = admin.follow_groups(GroupRecordsFollower(sys.maxsize), request.groups or [""])
     if OFFSETS_TOPIC in entries.denied:
         raise BrokerError(
             Error.TOPIC_AUTHORIZATION_FAILED,
-            f"This user is not authorized to read {OFFSETS_TOPIC} of the cluster at {request.bootstrap}. Grant READ on "
-            "it, or pass the brokers' logs instead.",
+            f"{OFFSETS_TOPIC} of the cluster at {request.bootstrap} cannot be read; {principal} needs an ACL for Read "
+            f"on topic {OFFSETS_TOPIC}. Add it, or pass the brokers' logs instead.",
         )
     common = {name: value for name, value in request.settings.items() if name in ADMIN_SETTINGS}
     return replace(request, cluster=request.cluster or cluster, settings=common)

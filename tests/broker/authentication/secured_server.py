@@ -22,6 +22,7 @@ from ..server_client import Client
 Scenario = Callable[[Server], Awaitable[None]]
 PLAIN_USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="other";'
 ALICE = b"\0alice\0secret"
+HALF_OPEN = 2_000  # connections whose handshake or authentication does not end
 
 
 def with_secured_server(directory: Path, listeners: str, scenario: Scenario, **settings: str) -> None:

@@ -19,6 +19,7 @@ from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ..server_client import DEADLINE_S, Client
 from .secured_server import (
     ALICE,
+    HALF_OPEN,
     PLAIN_USERS,
     Scenario,
     add_scram_user,
@@ -311,14 +312,14 @@ def test_half_a_frame_is_closed_at_the_deadline(tmp_path: Path, data: bytes) -> 
 
 def test_half_open_authentications_do_not_delay_others(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
-        half_open = [await connect(server, SASL) for _ in range(500)]
+        half_open = [await connect(server, SASL) for _ in range(HALF_OPEN)]
         for client in half_open:
             client.send(SaslHandshakeRequest("PLAIN"), 1)
         async with asyncio.timeout(DEADLINE_S):
             client = await connect(server, SASL)
             await plain(client)
             assert await is_served(client)
-        assert server.pending_connections == 500
+        assert server.pending_connections == HALF_OPEN
 
     run(tmp_path, scenario)
 

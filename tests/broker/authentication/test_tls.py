@@ -34,6 +34,7 @@ from slackwater.wire.messages.incremental_alter_configs import (
 from ..raw_client import RawClient
 from ..server_client import DEADLINE_S, Client
 from .secured_server import (
+    HALF_OPEN,
     PLAIN_USERS,
     certificates,
     client_context,
@@ -235,13 +236,13 @@ def test_half_open_handshakes_do_not_delay_others(tmp_path: Path) -> None:
     authority, settings = certificates(tmp_path)
 
     async def scenario(server: Server) -> None:
-        half_open = [socket.create_connection(("127.0.0.1", server.ports[SSL])) for _ in range(500)]
+        half_open = [socket.create_connection(("127.0.0.1", server.ports[SSL])) for _ in range(HALF_OPEN)]
         try:
             for one in half_open[::2]:
                 one.sendall(b"\x16\x03\x01\x02\x00\x01\x00")  # the first bytes of a ClientHello
             async with asyncio.timeout(DEADLINE_S):
                 assert await is_served(await connect(server, SSL, client_context(authority)))
-                while server.pending_connections < 500:
+                while server.pending_connections < HALF_OPEN:
                     await asyncio.sleep(0.01)
         finally:
             for one in half_open:

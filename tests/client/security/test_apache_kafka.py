@@ -130,6 +130,16 @@ MISTAKES: Mapping[str, tuple[Callable[[SecuredKafka], Settings], type[Slackwater
     ),
     "tls-to-a-plaintext-port": (lambda kafka: kafka.tls("OPEN"), SslAuthenticationError, "does not answer with TLS"),
     "plaintext-to-a-tls-port": (lambda kafka: kafka.servers("TLS"), SslAuthenticationError, "expects TLS; set"),
+    "no-sasl-to-a-sasl-port": (
+        lambda kafka: kafka.servers("SCRAM"),
+        IllegalSaslStateError,
+        "needs SASL; set security.protocol .* one of SCRAM-SHA-256, SCRAM-SHA-512",
+    ),
+    "tls-without-sasl-to-a-sasl-port": (
+        lambda kafka: kafka.tls("SASL"),
+        IllegalSaslStateError,
+        "needs SASL; set security.protocol .* one of OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+    ),
     "sasl-to-a-port-without": (
         lambda kafka: kafka.sasl("PLAIN") | kafka.servers("OPEN") | {"security.protocol": "SASL_PLAINTEXT"},
         IllegalSaslStateError,

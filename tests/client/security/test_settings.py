@@ -55,6 +55,10 @@ def test_documented_settings_are_accepted(
         ({"ssl.keystore.location": "k.p12"}, "ssl.keystore.location is set, but security.protocol is PLAINTEXT"),
         ({"ssl.certificate.pem": "canary"}, "ssl.certificate.pem is set, but security.protocol is PLAINTEXT"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/none"}, "ssl.ca.location = /none cannot be read: No such"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-1"},
+            "sasl.mechanism = SCRAM-SHA-1 is unknown; use one of PLAIN, SCRAM-SHA-256",
+        ),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set; use one of PLAIN"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "PLAIN needs sasl.username"),
         (

@@ -102,6 +102,15 @@ class Admin:
         self._run(ensure_connected(self._cluster))
         return self._cluster.cluster_id
 
+    @property
+    def principal(self) -> str:
+        """The principal of this client in words, for an error about a missing ACL.
+
+        >>> admin.principal
+        'User:ANONYMOUS'
+        """
+        return self._cluster.principal
+
     # --- topics -------------------------------------------------------------------------------------------------------
 
     def list_topics(self, *, internal: bool = False) -> list[TopicMetadata]:

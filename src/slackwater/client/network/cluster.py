@@ -326,12 +326,16 @@ class Cluster:
         for connection in self._open:
             connection.abort("it did not close in time")
 
+    @property
+    def principal(self) -> str:
+        """The principal of this client in words, for an error about a missing ACL."""
+        return self.config.security.principal or "the principal of this client"
+
     def error(self, error: Error, message: str, needs: str) -> BrokerError:
         """Return the error of a response; that of an authorization names the principal and the ACL that it needs."""
         raised = BrokerError(error, message)
         if isinstance(raised, AuthorizationError):
-            who = self.config.security.principal or "the principal of this client"
-            return BrokerError(error, f"{message.rstrip('.')}; {who} needs an ACL for {needs}.")
+            return BrokerError(error, f"{message.rstrip('.')}; {self.principal} needs an ACL for {needs}.")
         return raised
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -344,7 +348,12 @@ class Cluster:
     async def request_any(self, request: Request, response: type[R], *, timeout_s: float | None = None) -> R:
         """Send a request to any reachable broker."""
         connection = await self.any_connection()
-        return await connection.request(request, response, timeout_s=self._timeout_s(timeout_s))
+        try:
+            return await connection.request(request, response, timeout_s=self._timeout_s(timeout_s))
+        except NetworkError:
+            if connection.may_need_sasl:
+                await self.any_connection()  # raises the error that names the mechanisms, if the port needs SASL
+            raise
 
     async def request_controller(self, request: Request, response: type[R], *, timeout_s: float | None = None) -> R:
         """Send a request to the controller."""
