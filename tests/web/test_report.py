@@ -146,6 +146,21 @@ def test_names_keep_their_case_at_the_start(headline: str, shown: str) -> None:
     assert shown in report([replace(unhealthy(), headline=headline)])
 
 
+def test_name_that_begins_a_sentence_keeps_its_case() -> None:
+    partial = replace(unhealthy(), culprits=("test",), headline="test was removed", partial=True, action_needed=False)
+    page = report([partial])
+    assert ">test was removed." in page
+    assert "1 group. 1 had a failure; whether action is needed is not certain." in page
+
+
+def test_part_without_content_is_left_out() -> None:
+    page = report(
+        [replace(unhealthy(), rebalances=0, changes=0, recorded_rebalances=(), member_timelines=(), lag=None)]
+    )
+    assert "<span>rebalances</span>" not in page
+    assert "What happened" not in page
+
+
 def test_few_rebalances_are_no_storm() -> None:
     assert "poll delay · storm" in report([unhealthy()])
     assert "poll delay · it recurs" in report([replace(unhealthy(), rebalances=2)])

@@ -121,10 +121,13 @@ def _head(title: str, verdicts: Sequence[Verdict]) -> str:
     needed = sum(verdict.action_needed for verdict in verdicts)
     count = f"{len(verdicts)} group{'s' if len(verdicts) != 1 else ''}"
     unknown = sum(verdict.cause == "unknown" for verdict in verdicts)
+    partial = sum(verdict.partial for verdict in verdicts if verdict.cause != "unknown")
     if needed:
         summary = f"{needed} of {count} need{'s' if needed == 1 else ''} action."
     else:
-        summary = f"{count}." if unknown else f"{count}, none needs action."
+        summary = f"{count}." if unknown or partial else f"{count}, none needs action."
+    if partial:
+        summary += f" {partial} had a failure; whether action is needed is not certain."
     if unknown:
         summary += f" The cause is unknown for {unknown}."
     begins = [verdict.began_ms for verdict in verdicts if verdict.began_ms]
@@ -140,7 +143,7 @@ def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
     culprits = f" Caused by <b>{_text(', '.join(verdict.culprits))}</b>." if verdict.culprits else ""
     parts = [
         f'<section class="group"><div class="heading"><h2>{_text(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
-        f'<p class="headline">{_text(_sentence(verdict.headline))}</p>' if verdict.headline else "",
+        f'<p class="headline">{_text(_headline(verdict))}</p>' if verdict.headline else "",
         f'<p class="faint">When: {_text(when)}.</p>' if when else "",
         _figures(verdict),
         f"<p>{_text(_sentence(CAUSES[verdict.cause].summary))}{culprits}</p>",
@@ -149,12 +152,19 @@ def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
         _evidence(verdict.evidence),
         f"<p><b>Nothing to do</b>: {_text(verdict.no_action)}.</p>" if verdict.no_action else "",
         _prescriptions(verdict),
-        "<h3>What happened</h3>" + _lag(verdict) + _legend(verdict) + f'<div id="timeline-{at}"></div>',
+        _what_happened(verdict, at),
         _episodes(verdict.episodes),
         _rebalance_table(verdict.recorded_rebalances),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _what_happened(verdict: Verdict, at: int) -> str:
+    """Return the place of the timeline; hidden if it would be empty."""
+    has_timeline = bool(verdict.recorded_rebalances or verdict.member_timelines or verdict.lag)
+    place = f'<div class="timeline" id="timeline-{at}"{"" if has_timeline else " hidden"}></div>'
+    return f"<h3>What happened</h3>{_lag(verdict)}{_legend(verdict)}{place}" if has_timeline else place
 
 
 def _related(verdict: Verdict) -> str:
@@ -166,6 +176,13 @@ def _related(verdict: Verdict) -> str:
         ("Alerts", ", ".join(verdict.alerts)),
     )
     return "".join(f'<p class="faint">{name}: {_text(text)}.</p>' for name, text in shown if text)
+
+
+def _headline(verdict: Verdict) -> str:
+    """Return the headline as a sentence; a member's name at its start stays as it is."""
+    starts_with_name = any(verdict.headline.startswith(name) for name in verdict.culprits)
+    is_name = starts_with_name and not verdict.headline.startswith("the ")
+    return f"{verdict.headline}." if is_name else _sentence(verdict.headline)
 
 
 def _sentence(text: str) -> str:
@@ -194,7 +211,9 @@ def _badge(verdict: Verdict) -> str:
 def _figures(verdict: Verdict) -> str:
     stopped_s = sum(episode.stopped_ms for episode in verdict.episodes) / 1000
     hours = max(verdict.ended_ms - verdict.began_ms, 1) / 3_600_000
-    shown = [(f"{verdict.rebalances:,}", "rebalance" if verdict.rebalances == 1 else "rebalances")]
+    shown = []
+    if verdict.rebalances:
+        shown.append((f"{verdict.rebalances:,}", "rebalance" if verdict.rebalances == 1 else "rebalances"))
     if verdict.changes != verdict.rebalances:
         shown.append((f"{verdict.changes:,}", "without second steps of cooperative changes"))
     if verdict.rebalances and hours >= 1 / 6:

@@ -125,7 +125,7 @@ function timeline(element, data) {
       const h = Math.max(2, count / max * (FREQUENCY - 12));
       if (isVisible(span)) svg.append(bar(span, floor - h, h, { class: "frequency", rx: 1 }));
     }
-    svg.append(node("text", { x: LEFT - 12, y: y + FREQUENCY / 2 + 4, class: "name faint" }, (LEFT < 190 ? "per minute, ≤ " : "rebalances per minute, up to ") + max));
+    svg.append(node("text", { x: LEFT - 12, y: y + FREQUENCY / 2 + 4, class: "name faint" }, "per minute, up to " + max));
   }
 
   function lag(y) {

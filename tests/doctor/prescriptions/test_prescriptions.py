@@ -110,6 +110,14 @@ def test_text_has_the_names_of_python_libraries(library: str) -> None:
     assert any("group.max.session.timeout.ms" in text for text in broker_setting)
 
 
+@pytest.mark.parametrize("library", ["kafkajs", "sarama", "franz-go"])
+def test_library_without_poll_timer_is_not_told_to_poll(library: str) -> None:
+    figures = {"limit_ms": 4_000, "longest_ms": 8_000}
+    for item in for_library(prescribe("poll_delay", figures), library, figures):
+        assert "max.poll.interval.ms" not in f"{item.what} {item.cost} {item.caution}"
+        assert "poll()" not in item.what
+
+
 def test_unknown_session_timeout_is_not_lowered() -> None:
     settings = prescribe("rolling_restart", {"restart_ms": 1_000})[0].settings
     assert settings["session.timeout.ms"] == "45000"

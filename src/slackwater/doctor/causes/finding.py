@@ -8,7 +8,6 @@ Invariants:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 from slackwater.doctor.events.rows import Row
@@ -74,8 +73,12 @@ def joining(row: Row | None, otherwise: str = "joined") -> str:
 
 
 def shown(lines: Iterable[EvidenceLine | None]) -> tuple[EvidenceLine, ...]:
-    """Return the first few lines that exist."""
-    return tuple(islice((line for line in lines if line is not None), _SHOWN))
+    """Return the first few lines that exist. A log line with several findings is shown once."""
+    present: list[EvidenceLine] = []
+    for line in lines:
+        if line is not None and (line.where is None or all(line.where != other.where for other in present)):
+            present.append(line)
+    return tuple(present[:_SHOWN])
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:

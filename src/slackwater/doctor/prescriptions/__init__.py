@@ -26,6 +26,7 @@ from slackwater.doctor.prescriptions.libraries import (
     UNKNOWN_LIBRARY,
     UNSUPPORTED,
     WITH_UNDERSCORES,
+    WITHOUT_POLL_TIMER,
     properties,
 )
 from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, FEWER_RECORDS, REMEDIES, Remedy
@@ -38,8 +39,10 @@ _CLIENT_SETTING: Final = re.compile(
     rf"(?<![\w.])(?:{'|'.join(re.escape(name) for name, lines in PROPERTIES.items() if OWN in lines)})(?![\w]|\.\w)"
 )
 _COOLDOWN_PERIODS: Final = 4
+_HANDLE_FEWER: Final = "handle fewer messages at a time"
 _CONSUME_FEWER: Final = "handle fewer messages per consume() call"
 _POLL_IS_ONE: Final = "; with poll(), which returns one message at a time, only a faster handler helps"
+MAX_POLL_INTERVAL: Final = "max.poll.interval.ms"
 POLL_RECORDS: Final = "max.poll.records"
 POLL_RECORDS_KEY: Final = "poll_records"
 SESSION: Final = "session.timeout.ms"
@@ -122,11 +125,19 @@ def _adapt(item: Prescription, library: str | None, figures: Mapping[str, int]) 
     if library == SPARK and session.isdigit() and not figures.get("session_ms"):
         settings[SESSION] = str(max(int(session), numbers.SPARK_SESSION_MS))
     caution = tuple(text for text in item.caution if text != ABOVE_THE_POLL_INTERVAL or library in (None, LIBRDKAFKA))
+    if library in WITHOUT_POLL_TIMER:
+        item = replace(item, what=_without_poll_timer(item.what), cost=_without_poll_timer(item.cost))
+        caution = tuple(_without_poll_timer(text) for text in caution if "is also the rebalance timeout" not in text)
     if library in WITH_UNDERSCORES:
         item = replace(item, what=_with_underscores(item.what), cost=_with_underscores(item.cost))
         caution = tuple(map(_with_underscores, caution))
     lines = properties(settings) if settings != item.settings else item.properties
     return replace(item, settings=settings, properties=lines, caution=caution, percent=percent)
+
+
+def _without_poll_timer(text: str) -> str:
+    """Return a text for a library whose only limit for a batch is the rebalance timeout."""
+    return text.replace(FEWER_RECORDS, _HANDLE_FEWER).replace(MAX_POLL_INTERVAL, "the rebalance timeout")
 
 
 def _with_underscores(text: str) -> str:

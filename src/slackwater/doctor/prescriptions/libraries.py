@@ -153,6 +153,8 @@ SPARK: Final = "spark"
 UNKNOWN_LIBRARY: Final = "java"
 """The library whose lines, under Kafka's names, are shown for a group of unknown library."""
 BROKER: Final = "broker"
+WITHOUT_POLL_TIMER: Final = frozenset({"sarama", "kafkajs", "franz-go", "kafka-go", "ruby-kafka", "brod"})
+"""Libraries whose members leave only if they do not rejoin within the rebalance timeout."""
 WITH_UNDERSCORES: Final = ("kafka-python", "aiokafka", OWN)
 """Libraries that write Kafka's names with underscores."""
 UNSUPPORTED: Final[dict[str, frozenset[str]]] = {
