@@ -12,7 +12,15 @@ import pytest
 from slackwater.broker.groups.offsets_records import encode_record
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.files import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, with_suffix
+from slackwater.broker.storage.log.files import (
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    file_name,
+    with_suffix,
+)
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.group.assignors.consumer_protocol import (
     Assignment,
@@ -33,6 +41,7 @@ from slackwater.wire.records.batch import TimestampType
 from slackwater.wire.records.compression import Codec
 
 from .batches import NOW_MS, Sent, batch, contents, opened, reopen
+from .transactions import end, send
 
 pytestmark = pytest.mark.java
 
@@ -163,3 +172,23 @@ def test_kafka_reads_offsets_topic(tmp_path: Path) -> None:
     assert '"groupInstanceId":"instance"' in output
     assert '"topic":"orders","partitions":[0]' in output
     assert len(re.findall(r"payload: <DELETE>", output)) == 1
+
+
+@pytest.mark.proves("TX-61", "TX-62")
+def test_kafka_reads_markers_open_transactions_and_aborted_ones(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", CONFIG)
+    send(log, 7, 0, epoch=3)
+    send(log, 8, 0)
+    end(log, 7, commit=False, epoch=4, coordinator_epoch=11, version=2)
+    end(log, 8, commit=True, coordinator_epoch=12)
+    send(log, 9, 0)
+    log.close()
+    index = log.directory / file_name(0, TRANSACTION_INDEX)
+    output = dump(*files_of(log), index, options=("--print-data-log",))
+    assert re.search(
+        r"isTransactional: true isControl: true .*\n\| offset: 2 .*endTxnMarker: ABORT coordinatorEpoch: 11", output
+    )
+    assert re.search(r"\| offset: 3 .*endTxnMarker: COMMIT coordinatorEpoch: 12", output)
+    assert "version: 0 producerId: 7 firstOffset: 0 lastOffset: 2 lastStableOffset: 1" in output
+    assert "producerId: 7 producerEpoch: 4 coordinatorEpoch: 11 currentTxnFirstOffset: OptionalLong.empty" in output
+    assert "producerId: 9 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset: OptionalLong[4]" in output
