@@ -8,6 +8,7 @@
   the application and the batch id, so a repeated batch replaces its file; with `run`, also the run, so both are kept.
 - With `watermark`, the query counts records per partition and event-time window instead, and the file contains the
   changed counts: partition, window, count.
+- With `write`, the query writes the names of its records to a topic instead: topic-partition-offset.
 - A batch waits while the file `NAME.hold` exists; `NAME.held` shows that a batch waits.
 """
 
@@ -59,6 +60,12 @@ def main(spec: dict[str, Any]) -> None:
         .outputMode("update" if "watermark" in spec else "append")
         .option("checkpointLocation", str(directory / f"checkpoint-{name}"))
     )
+    if "write" in spec:
+        named = records.selectExpr(
+            "concat(topic, '-', partition, '-', offset) AS value", "cast(offset AS string) AS key"
+        )
+        writer = named.writeStream.format("slackwater").options(**spec["write"])
+        writer = writer.option("checkpointLocation", str(directory / f"checkpoint-{name}"))
     if "trigger" in spec:
         writer = writer.trigger(**spec["trigger"])
     stop_requested = threading.Event()

@@ -113,6 +113,14 @@ class Application:
                 return line
             assert line["status"] != "failed", f"{self.name} failed: {line['details']}"
 
+    def received(self) -> list[dict[str, Any]]:
+        """The status lines that were not waited for."""
+        lines = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                lines.append(self._status_lines.get_nowait())
+        return lines
+
     def tail(self) -> str:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
