@@ -268,9 +268,8 @@ def test_documented_commands(cluster: StandaloneCluster, broker: SecuredBroker, 
         committed = admin.committed("pipeline")
         assert sum(commit.offset for commit in committed.values()) == 150
     logs = incidents_directory() / INCIDENT
-    local = subprocess.run(
-        [sys.executable, "-m", "slackwater", "doctor", str(logs)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "slackwater", "doctor", str(logs)]
+    local = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
     assert local.returncode == 1, local.stderr
-    assert local.stdout in commands.run("slackwater doctor", {LOG_DIRECTORY: str(logs)}, exit_code=1)
+    assert commands.run("slackwater doctor", {LOG_DIRECTORY: str(logs)}, exit_code=1) == local.stdout
     commands.check_all_were_run(6)
