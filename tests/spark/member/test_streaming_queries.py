@@ -136,6 +136,20 @@ def test_batch_is_committed_when_it_ends(job: Job, spark: SparkSession) -> None:
     wait_until(lambda: job.broker.describe_group(job.name).members == (), lambda: "still a member", TIMEOUT_S)
 
 
+def test_spark_has_no_real_time_mode_for_python_sources(job: Job, spark: SparkSession, tmp_path: Path) -> None:
+    """docs/spark.md says so; if this test fails, Spark has it now."""
+    records = spark.readStream.format("slackwater").option("subscribe", job.name)
+    writer: Any = (  # the stubs of pyspark 4.3 lack realTime
+        records.option("kafka.bootstrap.servers", job.broker.bootstrap_servers)
+        .load()
+        .writeStream.format("console")
+        .option("checkpointLocation", str(tmp_path))
+        .outputMode("update")
+    )
+    with pytest.raises(StreamingQueryException, match="REAL_TIME"):
+        writer.trigger(realTime="5 seconds").start().awaitTermination(TIMEOUT_S)
+
+
 def test_error_is_in_first_line(job: Job) -> None:
     query = job.start({"processingTime": "0 seconds"}, subscribe="missing-topic")
 
