@@ -17,10 +17,10 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * One instance of a word count with at-least-once processing: lines are read, words pass through a repartition topic,
+ * One instance of a word count, by default with at-least-once processing: lines are read, words pass through a repartition topic,
  * counts are stored with a changelog, and every new count is written.
  *
- * <pre>java WordCount BOOTSTRAP APPLICATION_ID INPUT OUTPUT STATE_DIR SESSION_MS</pre>
+ * <pre>java WordCount BOOTSTRAP APPLICATION_ID INPUT OUTPUT STATE_DIR SESSION_MS [PROCESSING_GUARANTEE]</pre>
  *
  * Prints its state and its active tasks, one JSON object per line, when either changes. Stops when standard input ends.
  */
@@ -57,7 +57,7 @@ public final class WordCount {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, args[4]);
-        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE);
+        settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, args.length > 6 ? args[6] : StreamsConfig.AT_LEAST_ONCE);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);

@@ -1,4 +1,4 @@
-"""Kafka Streams: a word count with at-least-once processing, two instances, a repartition and a changelog topic."""
+"""Kafka Streams: a word count, at least once and exactly once, two instances, a repartition and a changelog topic."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +17,9 @@ SESSION_MS = "3000"
 LINES = 400
 WORDS = ("ebb", "flow", "slack", "water", "moon", "sun", "neap", "spring")
 
-Instance = Callable[[str], ClientProcess]
+EXACTLY_ONCE = "exactly_once_v2"
+
+Instance = Callable[..., ClientProcess]
 
 
 @pytest.fixture
@@ -27,10 +29,10 @@ def instance(start: Start, bootstrap: str, reference: ReferenceClient, unique: s
     reference.create(f"lines-{unique}", PARTITIONS)
     reference.create(f"counts-{unique}", PARTITIONS)
 
-    def run(name: str) -> ClientProcess:
+    def run(name: str, *guarantee: str) -> ClientProcess:
         java = ("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{CLASSES}:{JARS}/*", "WordCount")
         topics = (f"lines-{unique}", f"counts-{unique}")
-        return start(*java, bootstrap, f"words-{unique}", *topics, tmp_path / name, SESSION_MS)
+        return start(*java, bootstrap, f"words-{unique}", *topics, tmp_path / name, SESSION_MS, *guarantee)
 
     return run
 
@@ -142,3 +144,21 @@ def test_killed_instance_loses_nothing(instance: Instance, reference: ReferenceC
     )
     for process in (survivor, returned):
         process.finish()
+
+
+def test_exactly_once_although_an_instance_is_killed(
+    instance: Instance, reference: ReferenceClient, unique: str
+) -> None:
+    source, sink = f"lines-{unique}", f"counts-{unique}"
+    instances = [instance("a", EXACTLY_ONCE), instance("b", EXACTLY_ONCE)]
+    wait_for("tasks on both instances", lambda: tasks_are_shared(instances), watch=instances)
+    reference.produce(source, lines(0, LINES), PARTITIONS)
+    wait_for("the first counts", lambda: reference.records(sink), watch=instances)
+    killed, survivor = instances
+    killed.kill()
+    reference.produce(source, lines(LINES, LINES), PARTITIONS)
+    expected = count_words(lines(0, 2 * LINES))
+    # The reference client reads committed records only: every count of every word, exactly once.
+    wait_for("all counts", lambda: last_counts(reference.records(sink)) == expected, watch=[survivor])
+    assert sequences(reference.records(sink)) == {word: list(range(1, n + 1)) for word, n in expected.items()}
+    survivor.finish()

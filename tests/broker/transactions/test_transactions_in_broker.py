@@ -153,3 +153,22 @@ def test_flush_always_answers_after_the_fsync(tmp_path: Path) -> None:
         received = response()
         assert received is not None
         assert received["error_code"] == Error.NONE
+
+
+@pytest.mark.proves("TX-42", "TX-54")
+def test_another_process_ends_a_transaction(tmp_path: Path) -> None:
+    """A sink stores producer id and epoch, and after a crash another process ends the transaction, as in Flink."""
+    with start(tmp_path) as broker:
+        client = broker.connect("writer")
+        find(client)
+        find(client)
+        _, producer_id, epoch = init(client)
+        add(client, (producer_id, epoch))
+        client.close()
+        broker.kill()
+    with QuietBroker(tmp_path, SETTINGS) as broker:
+        recovery = broker.connect("recovery")
+        assert end(recovery, (producer_id, epoch)) == (Error.NONE, producer_id, epoch + 1)
+        assert end(recovery, (producer_id, epoch)) == (Error.NONE, producer_id, epoch + 1)  # it crashed and tries again
+        assert end(recovery, (producer_id, epoch), commit=False)[0] == Error.INVALID_TXN_STATE
+        assert describe(recovery)["transaction_state"] == "CompleteCommit"
