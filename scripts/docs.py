@@ -16,7 +16,7 @@ from slackwater.client.config import CONSUMER_SETTINGS, PRODUCER_SETTINGS
 from slackwater.client.config.common import COMMON
 from slackwater.client.config.parsing import OTHER_CLIENTS_SETTINGS
 from slackwater.client.config.unsupported import UNSUPPORTED
-from slackwater.client.producer.transaction_states import REMEDIES, TransactionInput, TransactionState
+from slackwater.client.producer.transaction_states import REMEDIES, TransactionManagerInput, TransactionManagerState
 from slackwater.client.producer.transaction_states import TRANSITIONS as TRANSACTION_TRANSITIONS
 from slackwater.group.coordinator.states import NEXT_STATES, TRANSITIONS, GroupAction
 from slackwater.group.events import GroupState
@@ -354,11 +354,11 @@ def transaction_page() -> str:
     edges: dict[tuple[str, str], list[str]] = {}
     for state, row in TRANSACTION_TRANSITIONS.items():
         for happened, target in row.items():
-            if target is not state and target is not TransactionState.FATAL_ERROR:
+            if target is not state and target is not TransactionManagerState.FATAL_ERROR:
                 edges.setdefault((state.value, target.value), []).append(words(happened.name))
     rows = []
-    for happened in TransactionInput:
-        targets = (TRANSACTION_TRANSITIONS[state].get(happened) for state in TransactionState)
+    for happened in TransactionManagerInput:
+        targets = (TRANSACTION_TRANSITIONS[state].get(happened) for state in TransactionManagerState)
         cells = ("–" if target is None else target.value for target in targets)
         rows.append([f"**{words(happened.name)}**: {happened.value}", *cells])
     lines = [
@@ -367,7 +367,7 @@ def transaction_page() -> str:
         "",
         "The names are those of Java's TransactionManager. [Transactions](producer.md#transactions) has the calls.",
         "",
-        *diagram(edges, TransactionState.UNINITIALIZED.value),
+        *diagram(edges, TransactionManagerState.UNINITIALIZED.value),
         "",
         "A fatal error leads from every state to FATAL_ERROR.",
         "",
@@ -375,7 +375,7 @@ def transaction_page() -> str:
         "",
         "A call without a next state raises an error. In an error state this is the error that led to it.",
         "",
-        *table(["input", *(state.value for state in TransactionState)], rows),
+        *table(["input", *(state.value for state in TransactionManagerState)], rows),
         "",
         "## The error of a call that a state does not allow",
         "",

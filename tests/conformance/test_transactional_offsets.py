@@ -86,7 +86,7 @@ def test_ids_are_checked_as_in_a_commit(harness: CoordinatorHarness) -> None:
 
 
 @pytest.mark.proves("TX-02")
-def test_commit_is_accepted_in_completing_rebalance_and_is_no_heartbeat(harness: CoordinatorHarness) -> None:
+def test_commit_in_completing_rebalance_is_no_heartbeat(harness: CoordinatorHarness) -> None:
     (a,) = harness.completing_group("a")
     assert harness.state.wire_name == "CompletingRebalance"
     assert commit(harness, 5, member=a) is Error.NONE

@@ -7,7 +7,7 @@ import pytest
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.sim.transactions.checkers import Anomaly
-from slackwater.sim.transactions.partition import Marker, Record, SimPartition
+from slackwater.sim.transactions.partition import Marker, SimPartition, SimRecord
 from slackwater.sim.transactions.simulation import Plan, Run, random_plan, run
 
 from .broken_transactions import BROKEN
@@ -57,14 +57,14 @@ def test_partition_reads_committed_records() -> None:
     at = TopicPartition("t", 0)
     assert str(at) == "t-0"
     for producer_id, value in ((1, "a"), (2, "b"), (1, "c"), (3, "d")):
-        assert partition.append(Record(producer_id, 0, value), partition.guard(producer_id)) is Error.NONE
+        assert partition.append(SimRecord(producer_id, 0, value), partition.guard(producer_id)) is Error.NONE
     assert partition.committed() == []
     partition.end(Marker(1, 0, is_commit=True))
     partition.end(Marker(2, 0, is_commit=False))
 
     assert partition.committed() == ["a", "c"]
     assert partition.has_open_transaction
-    assert partition.append(Record(1, 0, "late"), 0) is Error.INVALID_TXN_STATE
+    assert partition.append(SimRecord(1, 0, "late"), 0) is Error.INVALID_TXN_STATE
     assert partition.end(Marker(1, 1, is_commit=False)) is Error.NONE
-    assert partition.append(Record(1, 0, "old"), partition.guard(1)) is Error.INVALID_PRODUCER_EPOCH
+    assert partition.append(SimRecord(1, 0, "old"), partition.guard(1)) is Error.INVALID_PRODUCER_EPOCH
     assert partition.end(Marker(1, 0, is_commit=True)) is Error.INVALID_PRODUCER_EPOCH

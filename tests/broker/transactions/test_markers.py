@@ -165,7 +165,7 @@ def test_end_of_transaction_ends_the_wait_of_a_committed_fetch(tmp_path: Path, c
     with_server(tmp_path, scenario, clock=ManualClock(NOW_MS))
 
 
-def test_committed_fetch_counts_bytes_up_to_the_last_stable_offset(tmp_path: Path) -> None:
+def test_committed_fetch_counts_bytes_below_last_stable_offset(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         topic = server.broker.topics.create("t", 1)
         client, coordinator = await Client.connect(server), await Client.connect(server)

@@ -76,7 +76,7 @@ def test_healthy_needs_evidence_of_health() -> None:
 ALREADY = {"reason": "group is already rebalancing"}
 
 
-def test_heartbeat_thread_that_asks_to_rejoin_in_vain_is_a_late_poll() -> None:
+def test_heartbeat_thread_asking_to_rejoin_is_a_late_poll() -> None:
     scenario = Scenario()
     for at in (3, 6, 9):
         scenario.log("a", EventKind.JOIN_REQUESTED, at, detail=ALREADY)
@@ -86,7 +86,7 @@ def test_heartbeat_thread_that_asks_to_rejoin_in_vain_is_a_late_poll() -> None:
 
 
 @pytest.mark.parametrize("gap", [0.1, 300])
-def test_requests_of_one_or_of_several_rebalances_are_not_counted(gap: float) -> None:
+def test_refused_heartbeats_alone_are_no_cause(gap: float) -> None:
     scenario = Scenario()
     for number in range(4):
         scenario.log("a", EventKind.HEARTBEAT_REFUSED, 3 + gap * number, detail=REBALANCING)

@@ -8,7 +8,7 @@ import pytest
 from scripts.apache_kafka import KAFKA
 
 from slackwater.client.group_metadata import ConsumerGroupMetadata
-from slackwater.client.network.transactions import StoredTransaction, abort_open_transaction, list_open_transactions
+from slackwater.client.network.transactions import OpenTransaction, abort_open_transaction, list_open_transactions
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
@@ -150,7 +150,7 @@ def test_crash_after_the_decision_commits_the_batch(
     def stop(*_: object) -> None:
         raise Stopped
 
-    async def end_one_and_stop(connection: object, transactions: Sequence[StoredTransaction], *, commit: bool) -> None:
+    async def end_one_and_stop(connection: object, transactions: Sequence[OpenTransaction], *, commit: bool) -> None:
         await end_all(connection, transactions[:1], commit=commit)  # type: ignore[arg-type]
         raise Stopped
 

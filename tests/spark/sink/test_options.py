@@ -5,7 +5,7 @@ import pytest
 from slackwater.group.errors import UsageError
 from slackwater.spark.sink.columns import SinkColumns
 from slackwater.spark.sink.exactly_once import ExactlyOnceStreamWriter
-from slackwater.spark.sink.options import Delivery, SinkOptions
+from slackwater.spark.sink.options import DeliveryGuarantee, SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 EXACTLY_ONCE = {"delivery": "exactly_once", "transactionalIdPrefix": "p"}
@@ -14,7 +14,7 @@ EXACTLY_ONCE = {"delivery": "exactly_once", "transactionalIdPrefix": "p"}
 def test_defaults() -> None:
     options = SinkOptions.parse(SERVERS)
     assert options.topic is None
-    assert options.delivery is Delivery.AT_LEAST_ONCE
+    assert options.delivery is DeliveryGuarantee.AT_LEAST_ONCE
     assert (options.batch_bytes, options.sticky_bytes, options.codec) == (524_288, 16_384, "none")
 
 

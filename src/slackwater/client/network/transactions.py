@@ -26,7 +26,7 @@ _TIMEOUT_S: Final = 60.0
 _FIRST_BACKOFF_S: Final = 0.02  # markers are written soon
 
 
-class StoredTransaction(NamedTuple):
+class OpenTransaction(NamedTuple):
     """A transaction that another process can end."""
 
     transactional_id: str
@@ -35,7 +35,7 @@ class StoredTransaction(NamedTuple):
     transaction_version: int
 
 
-async def end_transaction(cluster: Cluster, transaction: StoredTransaction, *, commit: bool) -> Error:
+async def end_transaction(cluster: Cluster, transaction: OpenTransaction, *, commit: bool) -> Error:
     """Commit or abort a transaction; return why the coordinator rejects that, or NONE."""
     request = EndTxnRequest(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, committed=commit

@@ -9,12 +9,12 @@ Invariants:
 import time
 from collections.abc import Mapping
 
-from slackwater.client.network.transactions import StoredTransaction
+from slackwater.client.network.transactions import OpenTransaction
 from slackwater.client.producer.accumulator import ProducerBatch, ProducerIdAndEpoch
 from slackwater.client.producer.delivery import BatchOutcome
 from slackwater.client.producer.producer import Producer
 from slackwater.client.producer.transaction_requests import FEATURE
-from slackwater.client.producer.transaction_states import TransactionInput
+from slackwater.client.producer.transaction_states import TransactionManagerInput
 from slackwater.group.errors import Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.batch import RecordBatch
@@ -107,7 +107,7 @@ class BulkProducer(Producer):
                 self._wait_for_room(size, time.monotonic() + self._max_block_s)
                 self._raise_failure()
             if self._transactions is not None:
-                self._transactions.call(TransactionInput.SEND)
+                self._transactions.call(TransactionManagerInput.SEND)
             queue = state.queues[partition.partition]
             batch = EncodedBatch(partition, encoded, self._now(), _Outcome(partition, self))
             accumulator.append_batch(queue, batch)
@@ -139,15 +139,15 @@ class BulkProducer(Producer):
         self._network.run(self._refresh())  # the features of the cluster are known from its first response
         version = 2 if self._cluster.finalized_features.get(FEATURE, 0) >= 2 else 1
         with self._lock:
-            self._transactions.call(TransactionInput.INIT)
+            self._transactions.call(TransactionManagerInput.INIT)
             self._transactions.on_initialized(ProducerIdAndEpoch(producer_id, epoch), version)
 
     @property
-    def open_transaction(self) -> StoredTransaction:
+    def open_transaction(self) -> OpenTransaction:
         """What another process needs to end the open transaction."""
         assert self._transactions is not None
         manager = self._transactions
-        return StoredTransaction(manager.transactional_id, *manager.producer, manager.transaction_version)
+        return OpenTransaction(manager.transactional_id, *manager.producer, manager.transaction_version)
 
     def abandon(self) -> None:
         """Close the connections and leave an open transaction to another process."""

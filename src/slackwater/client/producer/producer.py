@@ -32,7 +32,7 @@ from slackwater.client.producer.partitioner import KeyPartitioner, StickyPartiti
 from slackwater.client.producer.sender import Sender, SenderConfig
 from slackwater.client.producer.transaction_errors import FatalTransactionError, RetriableTransactionError
 from slackwater.client.producer.transaction_requests import TransactionRequests
-from slackwater.client.producer.transaction_states import TransactionInput, TransactionState
+from slackwater.client.producer.transaction_states import TransactionManagerInput, TransactionManagerState
 from slackwater.client.producer.transactions import ERROR_STATES, TransactionManager
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error, SlackwaterError, UsageError
@@ -162,7 +162,7 @@ class Producer:
             if not accumulator.has_room(size) or self._sender.fatal is not None or self._closed:
                 self._wait_for_room(size, deadline or time.monotonic() + self._max_block_s)
             if self._transactions is not None:
-                self._transactions.call(TransactionInput.SEND)
+                self._transactions.call(TransactionManagerInput.SEND)
             if partition is None:
                 partition = state.keys.partition(key) if key is not None else state.sticky.partition(size)
             queue = state.queues[partition]
@@ -222,7 +222,7 @@ class Producer:
         >>> producer.init_transactions()
         >>> producer.close()
         """
-        _, requests = self._transactional(call := TransactionInput.INIT)
+        _, requests = self._transactional(call := TransactionManagerInput.INIT)
         self._start(call)
         self._complete(call, requests.init, self._deadline(timeout))
 
@@ -233,8 +233,8 @@ class Producer:
         >>> delivery = producer.send("orders", b"order 2")
         >>> producer.commit_transaction()
         """
-        self._transactional(TransactionInput.BEGIN)
-        self._start(TransactionInput.BEGIN)
+        self._transactional(TransactionManagerInput.BEGIN)
+        self._start(TransactionManagerInput.BEGIN)
 
     def send_offsets_to_transaction(
         self, offsets: Offsets, group_metadata: ConsumerGroupMetadata, timeout: float | None = None
@@ -247,7 +247,7 @@ class Producer:
         >>> producer.send_offsets_to_transaction(positions, consumer.group_metadata())
         >>> producer.commit_transaction()
         """
-        _, requests = self._transactional(call := TransactionInput.SEND_OFFSETS)
+        _, requests = self._transactional(call := TransactionManagerInput.SEND_OFFSETS)
         checked = check_offsets(offsets)
         if not isinstance(group_metadata, ConsumerGroupMetadata):
             raise UsageError(f"The group metadata is {group_metadata!r}; pass consumer.group_metadata().")
@@ -267,7 +267,7 @@ class Producer:
         >>> delivery.done()
         True
         """
-        self._end(TransactionInput.COMMIT, self._deadline(timeout))
+        self._end(TransactionManagerInput.COMMIT, self._deadline(timeout))
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort the transaction; records that were not sent yet fail with TransactionAbortedError.
@@ -277,9 +277,9 @@ class Producer:
         >>> producer.abort_transaction(timeout=10.0)
         """
         deadline = self._deadline(timeout)
-        if self._operation is not None and self._operation.call is TransactionInput.SEND_OFFSETS:
+        if self._operation is not None and self._operation.call is TransactionManagerInput.SEND_OFFSETS:
             self._wait(deadline)
-        self._end(TransactionInput.ABORT, deadline)
+        self._end(TransactionManagerInput.ABORT, deadline)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -296,7 +296,10 @@ class Producer:
             self.commit_transaction()
         except BaseException as error:
             assert self._transactions is not None
-            if self._transactions.state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            if self._transactions.state in (
+                TransactionManagerState.IN_TRANSACTION,
+                TransactionManagerState.ABORTABLE_ERROR,
+            ):
                 try:
                     self.abort_transaction()
                 except FatalTransactionError as fatal:
@@ -307,7 +310,7 @@ class Producer:
 
     # --- internal -----------------------------------------------------------------------------------------------------
 
-    def _transactional(self, call: TransactionInput) -> tuple[TransactionManager, TransactionRequests]:
+    def _transactional(self, call: TransactionManagerInput) -> tuple[TransactionManager, TransactionRequests]:
         if self._transactions is None or self._requests is None:
             raise UsageError(f"{call.value} needs a producer with transactional.id; set it to a name of this producer.")
         self._not_closed()
@@ -320,14 +323,14 @@ class Producer:
     def _deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self._max_block_s if timeout is None else timeout)
 
-    def _start(self, call: TransactionInput) -> None:
+    def _start(self, call: TransactionManagerInput) -> None:
         """Change the state, unless this call repeats one that has timed out."""
         assert self._transactions is not None
         with self._lock:
             if self._operation is None:
                 self._transactions.call(call)
 
-    def _end(self, call: TransactionInput, deadline: float) -> None:
+    def _end(self, call: TransactionManagerInput, deadline: float) -> None:
         """Deliver or drop all records and end the transaction."""
         transactions, requests = self._transactional(call)
         self._start(call)
@@ -340,7 +343,7 @@ class Producer:
 
     def _complete(
         self,
-        call: TransactionInput,
+        call: TransactionManagerInput,
         start: Callable[[], Coroutine[Any, Any, None]],
         deadline: float,
         arguments: object = None,
@@ -368,7 +371,7 @@ class Producer:
     def _end_open_transaction(self, timeout: float) -> None:
         """Abort the open transaction, or complete a commit that has timed out."""
         assert self._transactions is not None
-        is_committing = self._transactions.state is TransactionState.COMMITTING
+        is_committing = self._transactions.state is TransactionManagerState.COMMITTING
         try:
             (self.commit_transaction if is_committing else self.abort_transaction)(timeout)
         except SlackwaterError as error:
@@ -450,7 +453,7 @@ class Producer:
 class _Operation(NamedTuple):
     """A call of the transaction API whose requests are in progress."""
 
-    call: TransactionInput
+    call: TransactionManagerInput
     future: Future[None]
     arguments: object = None
 

@@ -24,7 +24,7 @@ from slackwater.client.producer.transaction_errors import (
     FatalTransactionError,
     TransactionError,
 )
-from slackwater.client.producer.transaction_states import TransactionState
+from slackwater.client.producer.transaction_states import TransactionManagerState
 from slackwater.client.producer.transactions import TransactionManager
 from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
@@ -56,7 +56,7 @@ MAX_API_VERSION_IN_TV1: Final[Mapping[type[Request], int]] = {
     TxnOffsetCommitRequest: 4,
 }
 _MOVED: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
-_CANNOT_ABORT: Final = frozenset({TransactionState.INITIALIZING, TransactionState.ABORTING})
+_CANNOT_ABORT: Final = frozenset({TransactionManagerState.INITIALIZING, TransactionManagerState.ABORTING})
 _CONCURRENT_BACKOFF_MS: Final = 20  # the previous transaction is about to complete
 
 
@@ -146,7 +146,7 @@ class TransactionRequests:
             producer, transaction_version = manager.producer, manager.transaction_version
             if manager.may_exist_at_coordinator:
                 request = EndTxnRequest(
-                    manager.transactional_id, *producer, committed=manager.state is TransactionState.COMMITTING
+                    manager.transactional_id, *producer, committed=manager.state is TransactionManagerState.COMMITTING
                 )
                 response = await self._request(request, EndTxnResponse, _error_code)
                 if response.producer_id >= 0:
@@ -216,7 +216,7 @@ class TransactionRequests:
                 return response
             if not error.retriable:
                 raise self._manager.error_of(request.API.name, error, message)
-            if self._manager.state is TransactionState.FATAL_ERROR and self._manager.error is not None:
+            if self._manager.state is TransactionManagerState.FATAL_ERROR and self._manager.error is not None:
                 raise self._manager.error
             if error in _MOVED:
                 self._coordinators.pop((kind, key), None)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 
-class TransactionState(Enum):
+class TransactionManagerState(Enum):
     """The state of a transactional producer."""
 
     UNINITIALIZED = "UNINITIALIZED"
@@ -25,7 +25,7 @@ class TransactionState(Enum):
     FATAL_ERROR = "FATAL_ERROR"
 
 
-class TransactionInput(Enum):
+class TransactionManagerInput(Enum):
     """What changes the state: calls of the application, responses, and errors."""
 
     INIT = "init_transactions()"
@@ -40,9 +40,9 @@ class TransactionInput(Enum):
     FATAL = "a fatal error"
 
 
-_S, _I = TransactionState, TransactionInput
+_S, _I = TransactionManagerState, TransactionManagerInput
 
-TRANSITIONS: Final[Mapping[TransactionState, Mapping[TransactionInput, TransactionState]]] = {
+TRANSITIONS: Final[Mapping[TransactionManagerState, Mapping[TransactionManagerInput, TransactionManagerState]]] = {
     _S.UNINITIALIZED: {_I.INIT: _S.INITIALIZING, _I.FATAL: _S.FATAL_ERROR},
     _S.INITIALIZING: {_I.INIT: _S.INITIALIZING, _I.INITIALIZED: _S.READY, _I.FATAL: _S.FATAL_ERROR},
     _S.READY: {_I.BEGIN: _S.IN_TRANSACTION, _I.FATAL: _S.FATAL_ERROR},
@@ -75,7 +75,7 @@ TRANSITIONS: Final[Mapping[TransactionState, Mapping[TransactionInput, Transacti
 }
 
 # What to do instead of a call that a state does not have.
-REMEDIES: Final[Mapping[TransactionState, str]] = {
+REMEDIES: Final[Mapping[TransactionManagerState, str]] = {
     _S.UNINITIALIZED: "Call init_transactions() first.",
     _S.INITIALIZING: "init_transactions() has not completed; call it again.",
     _S.READY: "There is no open transaction; call begin_transaction() first.",

@@ -21,7 +21,12 @@ from slackwater.client.producer.transaction_errors import (
     TransactionAbortedError,
     TransactionError,
 )
-from slackwater.client.producer.transaction_states import REMEDIES, TRANSITIONS, TransactionInput, TransactionState
+from slackwater.client.producer.transaction_states import (
+    REMEDIES,
+    TRANSITIONS,
+    TransactionManagerInput,
+    TransactionManagerState,
+)
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.topic_partition import TopicPartition
 
@@ -70,13 +75,13 @@ _FATAL_FOR_BATCHES: Final = frozenset(
         Error.UNSUPPORTED_VERSION,
     }
 )
-ERROR_STATES: Final = frozenset({TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR})
+ERROR_STATES: Final = frozenset({TransactionManagerState.ABORTABLE_ERROR, TransactionManagerState.FATAL_ERROR})
 _IS_OPEN: Final = frozenset(
     {
-        TransactionState.IN_TRANSACTION,
-        TransactionState.COMMITTING,
-        TransactionState.ABORTING,
-        TransactionState.ABORTABLE_ERROR,
+        TransactionManagerState.IN_TRANSACTION,
+        TransactionManagerState.COMMITTING,
+        TransactionManagerState.ABORTING,
+        TransactionManagerState.ABORTABLE_ERROR,
     }
 )
 
@@ -87,7 +92,7 @@ class TransactionManager:
     def __init__(self, transactional_id: str, timeout_ms: int) -> None:
         self.transactional_id = transactional_id
         self.timeout_ms = timeout_ms
-        self.state = TransactionState.UNINITIALIZED
+        self.state = TransactionManagerState.UNINITIALIZED
         self.error: TransactionError | None = None  # in an error state
         self.producer = NO_PRODUCER
         self.transaction_version = 1  # of the open transaction
@@ -99,17 +104,17 @@ class TransactionManager:
 
     # --- calls of the application -------------------------------------------------------------------------------------
 
-    def call(self, call: TransactionInput) -> None:
+    def call(self, call: TransactionManagerInput) -> None:
         """Check a call of the application and change the state; raise if the state does not allow it."""
         if call not in TRANSITIONS[self.state]:
             if self.error is not None and self.state in ERROR_STATES:
                 raise self.error
             remedy = REMEDIES[self.state]
-            if call is TransactionInput.INIT:
+            if call is TransactionManagerInput.INIT:
                 remedy = "A producer calls it once."
             raise UsageError(f"{call.value} is not possible in the state {self.state.value}. {remedy}")
         self._step(call)
-        if call is TransactionInput.ABORT:
+        if call is TransactionManagerInput.ABORT:
             self.new_partitions.clear()
 
     @property
@@ -132,7 +137,7 @@ class TransactionManager:
     @property
     def drop_error(self) -> TransactionAbortedError | None:
         """The error of batches that must not be sent any more; None if they may be sent."""
-        if self.state is not TransactionState.ABORTING and self.state not in ERROR_STATES:
+        if self.state is not TransactionManagerState.ABORTING and self.state not in ERROR_STATES:
             return None
         cause = f": {self.error}" if self.error is not None else "."
         return TransactionAbortedError(f"The record was not written because its transaction is aborted{cause}")
@@ -154,7 +159,7 @@ class TransactionManager:
     def on_initialized(self, producer: ProducerIdAndEpoch, transaction_version: int) -> None:
         """Use this producer id and epoch."""
         self.producer, self.transaction_version = producer, transaction_version
-        self._step(TransactionInput.INITIALIZED)
+        self._step(TransactionManagerInput.INITIALIZED)
 
     def on_partitions_added(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions are in the transaction."""
@@ -168,7 +173,7 @@ class TransactionManager:
         self._partitions.clear()
         self.new_partitions.clear()
         self.groups.clear()
-        self._step(TransactionInput.ENDED)
+        self._step(TransactionManagerInput.ENDED)
 
     def error_of(self, request: str, error: Error, message: str = "") -> TransactionError:
         """Return the exception for an error that a retry does not solve; `message` is the broker's."""
@@ -178,7 +183,7 @@ class TransactionManager:
         if (
             error is Error.INVALID_TXN_STATE
             and self.transaction_version == 2
-            and self.state is TransactionState.COMMITTING
+            and self.state is TransactionManagerState.COMMITTING
         ):
             # The coordinator has aborted it, and accepts an abort of the same epoch as a repetition (KIP-890).
             reason = f"the transaction took longer than transaction.timeout.ms = {self.timeout_ms} and was aborted"
@@ -191,11 +196,11 @@ class TransactionManager:
     def fail(self, error: TransactionError) -> None:
         """Enter the state of this error. A fatal error and the cause of an abortable one are kept."""
         is_fatal = isinstance(error, FatalTransactionError)
-        if self.state is TransactionState.FATAL_ERROR:
+        if self.state is TransactionManagerState.FATAL_ERROR:
             return
         if is_fatal or self.error is None:
             self.error = error
-        self._step(TransactionInput.FATAL if is_fatal else TransactionInput.ABORTABLE)
+        self._step(TransactionManagerInput.FATAL if is_fatal else TransactionManagerInput.ABORTABLE)
 
     def _fenced(self, error: Error) -> ProducerFencedError:
         return ProducerFencedError(
@@ -204,5 +209,5 @@ class TransactionManager:
             error,
         )
 
-    def _step(self, happened: TransactionInput) -> None:
+    def _step(self, happened: TransactionManagerInput) -> None:
         self.state = TRANSITIONS[self.state][happened]

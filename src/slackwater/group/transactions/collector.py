@@ -60,7 +60,7 @@ WriteCallback = Callable[["TransactionCollector", Error], None]
 AllocateProducerId = Callable[[], int | None]
 
 
-class PendingWrite(NamedTuple):
+class PendingAppend(NamedTuple):
     """An append whose result is not known yet."""
 
     partition: int
@@ -93,7 +93,7 @@ class TransactionsState:
         self.timeout_check = TimeoutCheck()
         self.expiration_check = ExpirationCheck()
         self.wall_offset_ms = 0  # wall time minus the time of the timers
-        self.writes: dict[int, PendingWrite] = {}
+        self.writes: dict[int, PendingAppend] = {}
         self.last_write_id = 0
         self.markers: dict[int, Transaction] = {}
         self.last_markers_id = 0
@@ -153,7 +153,7 @@ class TransactionCollector:
     ) -> None:
         state = self.state
         state.last_write_id = write_id = state.last_write_id + 1
-        state.writes[write_id] = PendingWrite(partition, records, cause, callback)
+        state.writes[write_id] = PendingAppend(partition, records, cause, callback)
         self.effects.append(AppendTransactions(write_id, partition, records))
 
     def apply_written(self, write_id: int, error: Error) -> None:

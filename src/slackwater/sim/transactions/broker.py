@@ -31,7 +31,7 @@ from slackwater.group.transactions.messages import (
 )
 from slackwater.sim.event_queue import EventQueue
 from slackwater.sim.seeded_random import SeededRandom
-from slackwater.sim.transactions.partition import Marker, Record, SimPartition
+from slackwater.sim.transactions.partition import Marker, SimPartition, SimRecord
 
 RESTART_MS = 40
 CHECK_MS = 200
@@ -127,7 +127,7 @@ class SimTransactionBroker:
             self._run(lambda: self._execute(self.coordinator.handle(request, reply, self.queue.now_ms)))
 
     def produce(
-        self, transactional_id: str, record: Record, at: TopicPartition, reply: OnProduced, *, add: bool
+        self, transactional_id: str, record: SimRecord, at: TopicPartition, reply: OnProduced, *, add: bool
     ) -> None:
         """Append a record if its partition belongs to the transaction; `add` adds the partition first."""
         partition = self.partitions[at]

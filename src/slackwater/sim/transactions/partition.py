@@ -12,7 +12,7 @@ from typing import NamedTuple
 from slackwater.group.errors import Error
 
 
-class Record(NamedTuple):
+class SimRecord(NamedTuple):
     """A transactional record."""
 
     producer_id: int
@@ -32,7 +32,7 @@ class SimPartition:
     """One partition."""
 
     def __init__(self) -> None:
-        self.log: list[Record | Marker] = []
+        self.log: list[SimRecord | Marker] = []
         self._epochs: dict[int, int] = {}
         self._ends: dict[int, int] = {}  # the number of markers of each producer
 
@@ -40,7 +40,7 @@ class SimPartition:
         """Return what `append` needs: it changes when a transaction of the producer ends."""
         return self._ends.get(producer_id, 0)
 
-    def append(self, record: Record, guard: int) -> Error:
+    def append(self, record: SimRecord, guard: int) -> Error:
         """Append a verified record."""
         if record in self.log:
             return Error.NONE
@@ -66,7 +66,7 @@ class SimPartition:
         values: dict[int, str] = {}
         open_since: dict[int, list[int]] = {}  # positions of the records of each producer's open transaction
         for position, entry in enumerate(self.log):
-            if isinstance(entry, Record):
+            if isinstance(entry, SimRecord):
                 open_since.setdefault(entry.producer_id, []).append(position)
                 values[position] = entry.value
             else:
@@ -81,7 +81,7 @@ class SimPartition:
         """Whether a transaction has no marker yet."""
         open_ids: set[int] = set()
         for entry in self.log:
-            if isinstance(entry, Record):
+            if isinstance(entry, SimRecord):
                 open_ids.add(entry.producer_id)
             else:
                 open_ids.discard(entry.producer_id)

@@ -25,7 +25,7 @@ from slackwater.group.transactions.messages import (
 from slackwater.sim.event_queue import EventQueue
 from slackwater.sim.seeded_random import SeededRandom
 from slackwater.sim.transactions.broker import SimTransactionBroker
-from slackwater.sim.transactions.partition import Record
+from slackwater.sim.transactions.partition import SimRecord
 
 REQUEST_TIMEOUT_MS = 120
 RETRY_MS = 20
@@ -243,7 +243,7 @@ class _Process:
         if self.has_ended:
             return
         owner, at = self._owner, self._left[0]
-        record = Record(self._producer_id, self._epoch, self._entry.values[at])
+        record = SimRecord(self._producer_id, self._epoch, self._entry.values[at])
 
         def on_answer(error: object) -> None:
             if error is Error.NONE:

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Self
 from slackwater.client.admin import topics
 from slackwater.client.network.cluster import Cluster, TopicMetadata
 from slackwater.client.network.offsets import EARLIEST, LATEST, list_offsets
-from slackwater.client.network.transactions import StoredTransaction
+from slackwater.client.network.transactions import OpenTransaction
 from slackwater.client.producer.partitioner import partition_for_key
 from slackwater.group.errors import BrokerError, Error, PeerError
 from slackwater.group.offset_range import OffsetRange
@@ -41,7 +41,7 @@ class Decision:
 
     query_id: str
     batch_id: int
-    transactions: tuple[StoredTransaction, ...] = ()
+    transactions: tuple[OpenTransaction, ...] = ()
     is_ended: bool = False
 
     def ended(self) -> "Decision":
@@ -69,7 +69,7 @@ class Decision:
                     f"A newer version of Slackwater wrote the decisions of this query (version {value['v']!r}, "
                     f"supported is {VERSION}). Use that version, or another transactionalIdPrefix."
                 )
-            transactions = tuple(StoredTransaction(*row) for row in value["transactions"])
+            transactions = tuple(OpenTransaction(*row) for row in value["transactions"])
             return cls(str(value["query"]), int(value["batch"]), transactions, bool(value["ended"]))
         except (ValueError, KeyError, TypeError) as error:
             raise PeerError(f"A decision record of this query cannot be read: {error!r}.") from error

@@ -28,7 +28,7 @@ from typing import Final
 from slackwater.client.admin import topics
 from slackwater.client.config import PRODUCER_SETTINGS
 from slackwater.client.network.transactions import (
-    StoredTransaction,
+    OpenTransaction,
     abort_open_transaction,
     end_transaction,
     list_open_transactions,
@@ -78,7 +78,7 @@ class NotCommittedError(SlackwaterError):
 class PreparedBatch:
     """What the driver tells the tasks before they start."""
 
-    driver: StoredTransaction
+    driver: OpenTransaction
     timeout_ms: int
     decided: tuple[str, int] | None
     """Query and batch of the last decision; all its transactions have ended."""
@@ -109,7 +109,7 @@ def prepare_batch(options: SinkOptions) -> PreparedBatch:
 
 def commit_batch(
     options: SinkOptions,
-    driver: StoredTransaction,
+    driver: OpenTransaction,
     decision: Decision,
     inputs: Callable[[], Sequence[GroupInputs]],
 ) -> None:
@@ -130,7 +130,7 @@ def commit_batch(
     connection.network.run(_abort_open(connection, options))  # of attempts that Spark did not accept
 
 
-def abort_batch(options: SinkOptions, transactions: Sequence[StoredTransaction], query_id: str, batch_id: int) -> None:
+def abort_batch(options: SinkOptions, transactions: Sequence[OpenTransaction], query_id: str, batch_id: int) -> None:
     """Abort the transactions of a failed batch, unless it is decided.
 
     Spark calls this also when `commit_batch` failed, which may have happened after the decision.
@@ -248,7 +248,7 @@ async def _abort_open(connection: ClusterConnection, options: SinkOptions) -> No
 
 
 async def _end_all(
-    connection: ClusterConnection, transactions: Sequence[StoredTransaction], *, commit: bool
+    connection: ClusterConnection, transactions: Sequence[OpenTransaction], *, commit: bool
 ) -> list[Error]:
     ends = (end_transaction(connection.cluster, transaction, commit=commit) for transaction in transactions)
     return list(await asyncio.gather(*ends))

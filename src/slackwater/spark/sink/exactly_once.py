@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from slackwater.client.network.transactions import StoredTransaction
+from slackwater.client.network.transactions import OpenTransaction
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.sink.columns import SinkColumns
@@ -51,8 +51,8 @@ class TaskResult(WriterCommitMessage):
     """What a task reports: its transaction, or None without records, and what the driver needs to commit the batch."""
 
     query_id: str
-    driver: StoredTransaction
-    transaction: StoredTransaction | None
+    driver: OpenTransaction
+    transaction: OpenTransaction | None
     records: int
 
 
@@ -196,7 +196,7 @@ def _write_in_transaction(
     return result
 
 
-def _transactions(messages: Sequence[WriterCommitMessage | None]) -> tuple[StoredTransaction, ...]:
+def _transactions(messages: Sequence[WriterCommitMessage | None]) -> tuple[OpenTransaction, ...]:
     return tuple(
         message.transaction
         for message in messages

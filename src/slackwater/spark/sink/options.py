@@ -35,7 +35,7 @@ REJECTED: Final = {
 _OF_SPARK: Final = frozenset({"checkpointlocation", "path", "queryname"})
 
 
-class Delivery(StrEnum):
+class DeliveryGuarantee(StrEnum):
     """What the sink guarantees."""
 
     AT_LEAST_ONCE = "at_least_once"
@@ -50,7 +50,10 @@ OPTIONS: Final = (
         doc="Topic of all records. It takes precedence over the topic column.",
     ),
     choice_setting(
-        "delivery", Delivery.AT_LEAST_ONCE.value, tuple(kind.value for kind in Delivery), "What the sink guarantees."
+        "delivery",
+        DeliveryGuarantee.AT_LEAST_ONCE.value,
+        tuple(kind.value for kind in DeliveryGuarantee),
+        "What the sink guarantees.",
     ),
     Setting(
         name="transactionalIdPrefix",
@@ -85,7 +88,7 @@ class SinkOptions:
     kafka: dict[str, str] = field(repr=False)
     """Settings of the Kafka client, which may contain secrets."""
     topic: str | None = None
-    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    delivery: DeliveryGuarantee = DeliveryGuarantee.AT_LEAST_ONCE
     batch_bytes: int
     sticky_bytes: int
     """How many bytes without a key go to one partition before the next one."""
@@ -98,7 +101,7 @@ class SinkOptions:
     @property
     def is_exactly_once(self) -> bool:
         """Whether the sink writes in transactions."""
-        return self.delivery is Delivery.EXACTLY_ONCE
+        return self.delivery is DeliveryGuarantee.EXACTLY_ONCE
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, application: str = "") -> Self:
@@ -110,7 +113,7 @@ class SinkOptions:
             kafka.setdefault(CLIENT_ID, application)
         settings = parse_kafka(kafka, PRODUCER_SETTINGS)
         max_request_bytes = int_value(settings, "max.request.size")
-        delivery = Delivery(str(_value(values, "delivery")))
+        delivery = DeliveryGuarantee(str(_value(values, "delivery")))
         prefix = str(_value(values, "transactionalIdPrefix")).strip()
         _check_delivery(delivery, prefix, settings)
         sticky_bytes = int_value(settings, BATCH_SIZE)
@@ -133,8 +136,8 @@ def _value(values: Mapping[str, Value], name: str) -> Value:
     return values.get(name, _KNOWN[name.lower()].default)
 
 
-def _check_delivery(delivery: Delivery, prefix: str, settings: Mapping[str, Value]) -> None:
-    if delivery is Delivery.AT_LEAST_ONCE:
+def _check_delivery(delivery: DeliveryGuarantee, prefix: str, settings: Mapping[str, Value]) -> None:
+    if delivery is DeliveryGuarantee.AT_LEAST_ONCE:
         if prefix:
             raise UsageError("transactionalIdPrefix is for delivery=exactly_once; set that, or remove the prefix.")
         return

@@ -75,7 +75,7 @@ def test_marker_is_a_control_batch_in_kafkas_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("TX-62")
-def test_aborted_transactions_are_in_the_index_of_the_markers_segment(tmp_path: Path) -> None:
+def test_segment_of_the_marker_indexes_aborted_transactions(tmp_path: Path) -> None:
     log = opened(tmp_path)
     send(log, 1, 0)
     send(log, 2, 0)
@@ -156,7 +156,7 @@ def test_transactional_batch_needs_a_producer_id(tmp_path: Path) -> None:
     assert error(opened(tmp_path).append(batch(attributes=TRANSACTIONAL_BIT), NOW_MS)) is Error.INVALID_RECORD
 
 
-def test_coordinators_batches_open_a_transaction_without_sequences(tmp_path: Path) -> None:
+def test_coordinator_batch_opens_transaction_without_sequence(tmp_path: Path) -> None:
     log = opened(tmp_path)
     for _ in range(2):
         made = batch(producer_id=1, epoch=2, attributes=TRANSACTIONAL_BIT)
@@ -283,7 +283,7 @@ def test_last_stable_offset_is_never_before_the_log_start(tmp_path: Path) -> Non
 
 
 @pytest.mark.proves("TX-66")
-def test_cleaner_removes_aborted_records_and_keeps_the_newest_committed(tmp_path: Path) -> None:
+def test_cleaner_removes_aborted_and_keeps_newest_committed(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACTED)
     appended(log, Sent(b"k", b"committed"))
     send(log, 1, 0, Sent(b"k", b"aborted"))
@@ -316,7 +316,7 @@ def test_cleaner_keeps_records_from_the_last_stable_offset_on(tmp_path: Path) ->
 
 @pytest.mark.proves("TX-66")
 @pytest.mark.parametrize("commit", [True, False])
-def test_cleaner_removes_a_marker_after_its_batches_and_the_delete_retention(tmp_path: Path, commit: bool) -> None:
+def test_cleaner_removes_marker_after_batches_and_retention(tmp_path: Path, commit: bool) -> None:
     log = opened(tmp_path, COMPACTED)
     send(log, 1, 0, Sent(b"k", b"first"))
     end(log, 1, commit=commit)
