@@ -612,3 +612,16 @@ def on_terminal(width: int, *arguments: str, escapes: bool = False, **environmen
         os.close(master)
     text = printed.decode().replace("\r\n", "\n")
     return (text if escapes else re.sub(r"\x1b\[[\d;]*m", "", text)).split("\n")
+
+
+@pytest.mark.parametrize(
+    ("begin", "command"),
+    [(b"\xff\xfea\x00", "iconv -f UTF-16"), (b"\xfd7zXZ\x00", "xz -dc"), (b"PK\x03\x04", "unzip -p")],
+)
+def test_file_that_must_be_converted_is_named_with_the_command(tmp_path: Path, begin: bytes, command: str) -> None:
+    file = tmp_path / "orders.log"
+    file.write_bytes(begin)
+    code, _, err = run(str(file))
+    assert code == 3
+    assert f"Pipe it: {command}" in err
+    assert err.rstrip().endswith("| slackwater doctor -")

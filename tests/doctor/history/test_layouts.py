@@ -35,6 +35,13 @@ def test_wrapped_line_has_the_same_event(name: str) -> None:
     assert _event(WRAPPERS[name](LINE)) == _event(LINE)
 
 
+def test_journal_in_json_has_its_time() -> None:
+    message = "[Consumer clientId=a, groupId=g] Request joining group due to: group is already rebalancing"
+    entry = {"__REALTIME_TIMESTAMP": "1777629600123456", "MESSAGE": message}
+    event = _event(json.dumps(entry))
+    assert (event["time_ms"], event["group"]) == (1777629600123, "g")
+
+
 @pytest.mark.parametrize("head", ["EVENT_LOG-4-MAXPOLL: ", "LOG-4-MAXPOLL: ", "10:00 app MAXPOLL: "])
 def test_librdkafka_line_of_a_callback_is_read(head: str) -> None:
     message = "Application maximum poll interval (6000ms) exceeded by 12ms (adjust it): leaving group"

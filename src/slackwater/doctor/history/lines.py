@@ -40,8 +40,16 @@ _MAX_DEPTH: Final = 3
 """JSON in JSON: the object of a logger in that of a container runtime in that of a log shipper."""
 _KAFKAJS: Final = '"logger":"kafkajs"'
 _TEXT_FIELDS: Final = ("message", "msg", "log", "textPayload", "event")
-_TIMESTAMP_FIELDS: Final = ("time", "@timestamp", "timestamp", "ts", "timeMillis", "instant")
-"""As Docker, Logstash, ECS, Google Cloud Logging, zap and log4j2 name them."""
+_TIMESTAMP_FIELDS: Final = (
+    "time",
+    "@timestamp",
+    "timestamp",
+    "ts",
+    "timeMillis",
+    "instant",
+    "__REALTIME_TIMESTAMP",
+)
+"""As Docker, Logstash, ECS, Google Cloud Logging, zap, log4j2 and journald name them."""
 _CONTAINER_JSON: Final = re.compile(r"\S+ std(?:out|err) [FP] \{")
 _PREFIXED_JSON: Final = re.compile(r'[^{]*?[ \t:|\]=](?=\{ ?"(?:[@\w.]+)" ?:)', re.ASCII)
 _WRAPPERS: Final = (
