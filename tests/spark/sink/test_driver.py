@@ -28,7 +28,8 @@ from slackwater.spark.sink.input_offsets import GroupInputs
 from slackwater.spark.sink.options import SinkOptions
 from slackwater.spark.source.connections import close_connections, get_connection
 from tests.client.clusters import ClusterUnderTest, shared_directory, started_cluster
-from tests.spark.sink.topics import Topics
+from tests.spark.sink.topics import DEADLINE_S, Topics
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.java
 QUERY = "8a7d1f6e-0000-4000-8000-000000000001"
@@ -88,6 +89,11 @@ class Query:
         """The rows that a read_committed consumer sees."""
         return sorted((row[3] or b"").decode() for row in self.topics.read(self.target))
 
+    def wait_until_visible(self, expected: list[str]) -> None:
+        """Wait for the rows: the coordinator confirms a commit before its markers are in the partitions."""
+        wait_until(lambda: len(self.visible()) >= len(expected), self.visible, DEADLINE_S)
+        assert self.visible() == expected
+
     def committed(self, cluster: ClusterUnderTest) -> int | None:
         """The group's committed offset."""
         committed = cluster.admin.committed(self.group).get(TopicPartition(self.source, 0))
@@ -111,7 +117,7 @@ def rows(number: int) -> list[str]:
 def test_batches_become_visible_with_their_offsets(query: Query, apache: ClusterUnderTest) -> None:
     for number in range(3):
         query.run(number)
-        assert query.visible() == [row for past in range(number + 1) for row in rows(past)]
+        query.wait_until_visible([row for past in range(number + 1) for row in rows(past)])
         assert query.committed(apache) == 10 * (number + 1)
     assert not query.open_transactions()
     connection = get_connection(query.options.kafka)
@@ -133,9 +139,9 @@ def test_crash_before_the_decision_aborts_the_batch(query: Query, apache: Cluste
     prepared = prepare_batch(query.options)
     assert prepared.decided == (QUERY, 0)
     assert not query.open_transactions()
-    assert query.visible() == rows(0)
+    query.wait_until_visible(rows(0))
     query.commit(prepared, query.write(prepared, 1, run="b" * 8))
-    assert query.visible() == rows(0) + rows(1)
+    query.wait_until_visible(rows(0) + rows(1))
     assert query.committed(apache) == 20
 
 
@@ -167,12 +173,12 @@ def test_crash_after_the_decision_commits_the_batch(
     abort_batch(query.options, decision.transactions, QUERY, 0)  # Spark does this if it lives
     again = prepare_batch(query.options)
     assert again.decided == (QUERY, 0)
-    assert query.visible() == rows(0)
+    query.wait_until_visible(rows(0))
     assert query.committed(apache) == 10
     assert query.write(again, 0, run="b" * 8).transactions == ()  # the batch that Spark runs again
     query.commit(again, Decision(QUERY, 0))
     query.run(1)
-    assert query.visible() == rows(0) + rows(1)
+    query.wait_until_visible(rows(0) + rows(1))
 
 
 def test_failed_batch_is_aborted(query: Query) -> None:
@@ -182,7 +188,7 @@ def test_failed_batch_is_aborted(query: Query) -> None:
     assert not query.open_transactions()
     assert query.visible() == []
     query.run(0)
-    assert query.visible() == rows(0)
+    query.wait_until_visible(rows(0))
 
 
 def test_fenced_driver_does_not_disturb_its_successor(query: Query, apache: ClusterUnderTest) -> None:
@@ -194,11 +200,11 @@ def test_fenced_driver_does_not_disturb_its_successor(query: Query, apache: Clus
     decision = query.write(new, 0, run="b" * 8)
     abort_batch(query.options, old_decision.transactions, QUERY, 0)
     query.commit(new, decision)
-    assert query.visible() == rows(0)
+    query.wait_until_visible(rows(0))
     assert query.committed(apache) == 10
     with pytest.raises(UsageError, match="uses transactionalIdPrefix="):
         query.commit(old, old_decision)
-    assert query.visible() == rows(0)
+    query.wait_until_visible(rows(0))
 
 
 def test_repeated_attempt_of_a_task_is_aborted(query: Query) -> None:
@@ -213,7 +219,7 @@ def test_repeated_attempt_of_a_task_is_aborted(query: Query) -> None:
     transactions = tuple(attempt.transaction for attempt in attempts if attempt.transaction is not None)
     assert len(transactions) == 2
     query.commit(prepared, Decision(QUERY, 0, transactions[1:]))
-    assert query.visible() == ["0-0"]
+    query.wait_until_visible(["0-0"])
     assert not query.open_transactions()
 
 
@@ -263,9 +269,9 @@ def test_lost_batch_stops_the_query_until_it_is_accepted(query: Query, monkeypat
     with pytest.raises(LostBatchError):
         prepare_batch(replace(query.options, accept_lost_batch=1))
     assert prepare_batch(replace(query.options, accept_lost_batch=0)).decided == (QUERY, 0)
-    assert query.visible() == ["0-0", "0-2"]
+    query.wait_until_visible(["0-0", "0-2"])
     query.run(1)
-    assert query.visible() == ["0-0", "0-2", *rows(1)]
+    query.wait_until_visible(["0-0", "0-2", *rows(1)])
 
 
 def test_older_checkpoint_is_rejected(query: Query) -> None:

@@ -12,7 +12,8 @@ from scripts.apache_kafka import KAFKA
 from slackwater import Producer
 from slackwater.group.batches.commit_marker import CommitMarker
 from tests.client.clusters import ClusterUnderTest, shared_directory, started_cluster
-from tests.spark.sink.topics import Topics
+from tests.spark.sink.topics import DEADLINE_S, Topics
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.java
 
@@ -48,12 +49,12 @@ def test_group_query_writes_every_record_once(spark: SparkSession, apache: Clust
         )
         query.awaitTermination()
 
-    def visible() -> list[int]:
-        return sorted(int(row[3] or b"") for row in topics.read(target))
+    def visible(count: int) -> list[int]:
+        return wait_for_numbers(topics, target, count)
 
     send(range(100))
     run()
-    assert visible() == list(range(100))
+    assert visible(100) == list(range(100))
     committed = apache.admin.committed(source)
     assert sorted(offset.offset for offset in committed.values()) == [50, 50]
     assert all(CommitMarker.parse(offset) is not None for offset in committed.values())
@@ -61,7 +62,7 @@ def test_group_query_writes_every_record_once(spark: SparkSession, apache: Clust
     shutil.rmtree(tmp_path / "commits")  # as if the driver had died after the decision
     send(range(100, 150))
     run()
-    assert visible() == list(range(150))
+    assert visible(150) == list(range(150))
 
 
 def test_batch_is_visible_as_a_whole_or_not_at_all(spark: SparkSession, apache: ClusterUnderTest) -> None:
@@ -75,4 +76,14 @@ def test_batch_is_visible_as_a_whole_or_not_at_all(spark: SparkSession, apache: 
         topics.write(failing, "slackwater", **settings)
     assert topics.read(target) == []
     topics.write(spark.range(200, numPartitions=2).selectExpr("cast(id AS string) AS value"), "slackwater", **settings)
-    assert sorted(int(row[3] or b"") for row in topics.read(target)) == list(range(200))
+    assert wait_for_numbers(topics, target, 200) == list(range(200))
+
+
+def wait_for_numbers(topics: Topics, topic: str, count: int) -> list[int]:
+    """Wait for records: the coordinator confirms a commit before its markers are in the partitions."""
+
+    def numbers() -> list[int]:
+        return sorted(int(row[3] or b"") for row in topics.read(topic))
+
+    wait_until(lambda: len(numbers()) >= count, numbers, DEADLINE_S)
+    return numbers()
