@@ -33,7 +33,7 @@ from tests.test_docstrings import NEEDS_TRANSACTIONS, run_example
 
 pytestmark = [pytest.mark.old_kafka]
 
-TIMED_OUT_MS = 1_500  # long enough for the next transaction of the same producer on a busy machine
+TIMED_OUT_MS = 4_000  # long enough for the next transaction of the same producer on a busy machine
 
 
 @contextmanager
