@@ -17,6 +17,7 @@ from slackwater.broker.transactions.id_pattern import MAX_ID_CHARACTERS, compile
         ("(?:a|b)c", "bc", "c"),
         ("(?P<part>a)b?", "ab", "b"),
         (r"\w{2,3}", "abc", "a"),
+        (r"app\-[0-9a-f]{8}-[0-9]+-[0-9]+-[0-9]+-[0-9]+", "app-0123abcd-1-2-3-4", "app-0123abc-1-2-3-4"),
         ("", "", "a"),
     ],
 )
@@ -38,6 +39,7 @@ def test_pattern_matches_whole_ids(pattern: str, matching: str, other: str) -> N
         "(a|a)*b",
         "((a|b)c)+",
         "(a?){9}",
+        "(a{2}){2}",
         "a*a*a*a*a*b",
         "a?" * 9,
         r"(a)\1",

@@ -1,11 +1,10 @@
-"""delivery=exactly_once on Apache Kafka, without Spark: drivers that die between any two steps."""
+"""delivery=exactly_once without Spark: drivers that die between any two steps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from scripts.apache_kafka import KAFKA
 
 from slackwater.client.group_metadata import ConsumerGroupMetadata
 from slackwater.client.network.transactions import OpenTransaction, abort_open_transaction, list_open_transactions
@@ -26,25 +25,16 @@ from slackwater.spark.sink.driver import (
 from slackwater.spark.sink.exactly_once import BatchId, write_task
 from slackwater.spark.sink.input_offsets import GroupInputs
 from slackwater.spark.sink.options import SinkOptions
-from slackwater.spark.source.connections import close_connections, get_connection
-from tests.client.clusters import ClusterUnderTest, shared_directory, started_cluster
+from slackwater.spark.source.connections import get_connection
+from tests.client.clusters import ClusterUnderTest
 from tests.spark.sink.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.java
 QUERY = "8a7d1f6e-0000-4000-8000-000000000001"
 
 
 class Stopped(Exception):
     """The driver dies here."""
-
-
-@pytest.fixture(scope="module")
-def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
-    """An Apache Kafka cluster, which the tests of all workers share."""
-    with started_cluster(KAFKA, shared_directory(request.config, tmp_path_factory)) as cluster:
-        yield cluster
-    close_connections()
 
 
 class Query:
@@ -106,19 +96,19 @@ class Query:
 
 
 @pytest.fixture
-def query(apache: ClusterUnderTest) -> Query:
-    return Query(apache.bootstrap_servers)
+def query(cluster: ClusterUnderTest) -> Query:
+    return Query(cluster.bootstrap_servers)
 
 
 def rows(number: int) -> list[str]:
     return [f"{number}-{task}" for task in range(3)]
 
 
-def test_batches_become_visible_with_their_offsets(query: Query, apache: ClusterUnderTest) -> None:
+def test_batches_become_visible_with_their_offsets(query: Query, cluster: ClusterUnderTest) -> None:
     for number in range(3):
         query.run(number)
         query.wait_until_visible([row for past in range(number + 1) for row in rows(past)])
-        assert query.committed(apache) == 10 * (number + 1)
+        assert query.committed(cluster) == 10 * (number + 1)
     assert not query.open_transactions()
     connection = get_connection(query.options.kafka)
     topic = connection.network.run(find_topic(connection.cluster, query.options.decision_topic))
@@ -132,7 +122,7 @@ def test_default_timeout_is_the_maximum_of_the_broker(query: Query) -> None:
     assert prepare_batch(shorter).timeout_ms == 30_000
 
 
-def test_crash_before_the_decision_aborts_the_batch(query: Query, apache: ClusterUnderTest) -> None:
+def test_crash_before_the_decision_aborts_the_batch(query: Query, cluster: ClusterUnderTest) -> None:
     query.run(0)
     query.write(prepare_batch(query.options), 1)  # and the driver dies
     assert len(query.open_transactions()) == 3
@@ -142,12 +132,12 @@ def test_crash_before_the_decision_aborts_the_batch(query: Query, apache: Cluste
     query.wait_until_visible(rows(0))
     query.commit(prepared, query.write(prepared, 1, run="b" * 8))
     query.wait_until_visible(rows(0) + rows(1))
-    assert query.committed(apache) == 20
+    assert query.committed(cluster) == 20
 
 
 @pytest.mark.parametrize("step", ["end_decided", "_end_all", "_mark"])
 def test_crash_after_the_decision_commits_the_batch(
-    query: Query, apache: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, step: str
+    query: Query, cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     prepared = prepare_batch(query.options)
     decision = query.write(prepared, 0)
@@ -174,7 +164,7 @@ def test_crash_after_the_decision_commits_the_batch(
     again = prepare_batch(query.options)
     assert again.decided == (QUERY, 0)
     query.wait_until_visible(rows(0))
-    assert query.committed(apache) == 10
+    assert query.committed(cluster) == 10
     assert query.write(again, 0, run="b" * 8).transactions == ()  # the batch that Spark runs again
     query.commit(again, Decision(QUERY, 0))
     query.run(1)
@@ -191,7 +181,7 @@ def test_failed_batch_is_aborted(query: Query) -> None:
     query.wait_until_visible(rows(0))
 
 
-def test_fenced_driver_does_not_disturb_its_successor(query: Query, apache: ClusterUnderTest) -> None:
+def test_fenced_driver_does_not_disturb_its_successor(query: Query, cluster: ClusterUnderTest) -> None:
     old = prepare_batch(query.options)
     old_decision = query.write(old, 0)
     new = prepare_batch(query.options)
@@ -201,7 +191,7 @@ def test_fenced_driver_does_not_disturb_its_successor(query: Query, apache: Clus
     abort_batch(query.options, old_decision.transactions, QUERY, 0)
     query.commit(new, decision)
     query.wait_until_visible(rows(0))
-    assert query.committed(apache) == 10
+    assert query.committed(cluster) == 10
     with pytest.raises(UsageError, match="uses transactionalIdPrefix="):
         query.commit(old, old_decision)
     query.wait_until_visible(rows(0))
@@ -236,7 +226,7 @@ def test_failing_task_aborts_its_transaction(query: Query) -> None:
     assert query.visible() == []
 
 
-def test_member_that_was_fenced_commits_nothing(query: Query, apache: ClusterUnderTest) -> None:
+def test_member_that_was_fenced_commits_nothing(query: Query, cluster: ClusterUnderTest) -> None:
     prepared = prepare_batch(query.options)
     decision = query.write(prepared, 0)
     with pytest.raises(NotCommittedError, match="Batch 0 was not committed, and its output was aborted") as raised:
@@ -245,7 +235,7 @@ def test_member_that_was_fenced_commits_nothing(query: Query, apache: ClusterUnd
     abort_batch(query.options, decision.transactions, QUERY, 0)
     assert not query.open_transactions()
     assert query.visible() == []
-    assert query.committed(apache) is None
+    assert query.committed(cluster) is None
 
 
 def test_lost_batch_stops_the_query_until_it_is_accepted(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:

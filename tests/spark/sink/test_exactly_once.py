@@ -1,32 +1,21 @@
-"""delivery=exactly_once in Spark, on Apache Kafka: a group query that is restarted, and a batch write that fails."""
+"""delivery=exactly_once in Spark: a group query that is restarted, and a batch write that fails."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from scripts.apache_kafka import KAFKA
 
 from slackwater import Producer
 from slackwater.group.batches.commit_marker import CommitMarker
-from tests.client.clusters import ClusterUnderTest, shared_directory, started_cluster
+from tests.client.clusters import ClusterUnderTest
 from tests.spark.sink.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.java
 
-
-@pytest.fixture(scope="module")
-def apache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
-    """An Apache Kafka cluster, which the tests of all workers share."""
-    with started_cluster(KAFKA, shared_directory(request.config, tmp_path_factory)) as cluster:
-        yield cluster
-
-
-def test_group_query_writes_every_record_once(spark: SparkSession, apache: ClusterUnderTest, tmp_path: Path) -> None:
-    topics = Topics(apache.bootstrap_servers)
+def test_group_query_writes_every_record_once(spark: SparkSession, cluster: ClusterUnderTest, tmp_path: Path) -> None:
+    topics = Topics(cluster.bootstrap_servers)
     source, target = topics.create("in", 2), topics.create("out", 2)
     options = {"kafka.bootstrap.servers": topics.servers}
 
@@ -55,7 +44,7 @@ def test_group_query_writes_every_record_once(spark: SparkSession, apache: Clust
     send(range(100))
     run()
     assert visible(100) == list(range(100))
-    committed = apache.admin.committed(source)
+    committed = cluster.admin.committed(source)
     assert sorted(offset.offset for offset in committed.values()) == [50, 50]
     assert all(CommitMarker.parse(offset) is not None for offset in committed.values())
 
@@ -65,8 +54,8 @@ def test_group_query_writes_every_record_once(spark: SparkSession, apache: Clust
     assert visible(150) == list(range(150))
 
 
-def test_batch_is_visible_as_a_whole_or_not_at_all(spark: SparkSession, apache: ClusterUnderTest) -> None:
-    topics = Topics(apache.bootstrap_servers)
+def test_batch_is_visible_as_a_whole_or_not_at_all(spark: SparkSession, cluster: ClusterUnderTest) -> None:
+    topics = Topics(cluster.bootstrap_servers)
     target = topics.create("out", 2)
     settings = {"topic": target, "delivery": "exactly_once", "transactionalIdPrefix": target}
     failing = spark.range(200, numPartitions=2).selectExpr(

@@ -2,7 +2,8 @@
 
 Kafka matches with RE2, whose time is linear. Python's `re` may take exponential time, and a client chooses the pattern.
 So a pattern that could make it slow is invalid here: one with back references or look-around (RE2 has none either),
-with a repeated group that contains alternatives or another repetition, or with many repetitions.
+with a repeated group that contains alternatives or another repetition, or with many repetitions. A repetition with an
+exact count, such as [0-9a-f]{8}, is not counted: there is only one way to match it.
 """
 
 import re
@@ -13,7 +14,8 @@ MAX_REPETITIONS: Final = 4
 MAX_OPTIONAL: Final = 8
 MAX_ID_CHARACTERS: Final = 512
 _TOKEN: Final = re.compile(
-    r"\\(?P<escaped>.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<group>\(\?P?[^:)]?)|(?P<one>.)", re.S
+    r"\\(?P<escaped>.)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<group>\(\?P?[^:)]?)|(?P<exact>\{[0-9]+\})|(?P<one>.)",
+    re.S,
 )
 _REPEATS: Final = frozenset("*+{")
 
@@ -44,6 +46,10 @@ def _is_safe(text: str) -> bool:
         if character == "(":
             is_complex.append(False)
         elif character == "|":
+            is_complex[-1] = True
+        elif token["exact"] is not None:
+            if closed_is_complex:
+                return False
             is_complex[-1] = True
         elif character in _REPEATS:
             if closed_is_complex:
