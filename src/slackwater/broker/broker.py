@@ -166,7 +166,8 @@ class Broker:
     def flush_pending(self) -> None:
         """Write the pending appends of this iteration, and those that follow from them."""
         self._flush_once()
-        while self.groups.has_pending or self.markers.has_pending or self.transactions.has_pending:
+        # A transactional batch is appended after the transaction coordinator has written its partition.
+        while any(each.has_pending for each in (self.appends, self.groups, self.markers, self.transactions)):
             self._flush_once()
 
     def _flush_once(self) -> None:

@@ -13,7 +13,11 @@ from slackwater.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from slackwater.wire.messages.produce import ProduceResponse
+from slackwater.wire.records.batch import TRANSACTIONAL_BIT
+from tests.broker.handlers.data_requests import LAST_BY_NAME, produce_request, produced
 from tests.broker.quiet_broker import QuietBroker, QuietClient
+from tests.broker.storage.log.batches import batch
 
 SETTINGS = {
     "transaction.state.log.num.partitions": 3,
@@ -72,6 +76,17 @@ def test_first_request_creates_the_topic(tmp_path: Path) -> None:
         assert topic is not None
         assert len(topic.partitions) == 3
         assert init(client)[0] == Error.NONE
+
+
+def test_first_batch_of_a_transaction_waits_for_no_timer(tmp_path: Path) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        _, producer_id, epoch = init(client)
+        records = batch(producer_id=producer_id, epoch=epoch, sequence=0, attributes=TRANSACTIONAL_BIT)
+        request = produce_request("t", 0, records)
+        request.transactional_id = ID
+        assert produced(client.request(request, ProduceResponse, LAST_BY_NAME)).error_code == Error.NONE
 
 
 @pytest.mark.proves("TX-56")

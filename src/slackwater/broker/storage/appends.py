@@ -54,6 +54,11 @@ class AppendQueue:
         appends.on_results.append(on_result)
         appends.guards.append(guard)
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether `flush_pending` has something to do."""
+        return bool(self._pending)
+
     def flush_pending(self) -> None:
         """Write everything; also called by requests that must see all earlier appends."""
         while self._pending:
