@@ -354,7 +354,7 @@ def test_abortable_error_while_aborting_is_fatal(start: Start) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "needs an ACL for Write on the transactional id"),
+        (Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "User:ANONYMOUS needs an ACL for Write on transactional id"),
         (Error.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
     ],
 )

@@ -39,7 +39,7 @@ LISTENERS: Final = {
     "SCRAM": "SASL_PLAINTEXT",
     "SHORT": "SASL_PLAINTEXT",
 }
-RESOURCES: Final = {"topic": 2, "group": 3}
+RESOURCES: Final = {"topic": 2, "group": 3, "transactional_id": 5}
 OPERATIONS: Final = {"Read": 3, "Write": 4, "Describe": 8}
 ALLOW: Final = 3
 SESSION_MS: Final = 1500

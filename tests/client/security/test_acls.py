@@ -6,13 +6,17 @@ from contextlib import closing
 import pytest
 
 from slackwater import (
+    AbortableTransactionError,
     Admin,
     AuthorizationError,
     BrokerError,
     ClusterAuthorizationError,
     Consumer,
+    ConsumerGroupMetadata,
     Error,
+    FatalTransactionError,
     GroupAuthorizationError,
+    OffsetAndMetadata,
     Producer,
     TopicAuthorizationError,
     TopicPartition,
@@ -75,6 +79,27 @@ def test_idempotent_producer_without_any_right_to_write(secured: SecuredKafka) -
         pytest.raises(ClusterAuthorizationError, match=r"User:bob needs an ACL for Write on a topic, or Idempotent"),
     ):
         producer.send("public", b"value").result(SECONDS)
+
+
+def test_transactions_without_right(secured: SecuredKafka) -> None:
+    settings = bob(secured) | {"transactional.id": "private-transfer"}
+    with (
+        closing(Producer(settings)) as producer,
+        pytest.raises(FatalTransactionError, match="User:bob needs an ACL for Write on transactional id private-trans"),
+    ):
+        producer.init_transactions()
+    grant(secured, "User:bob", ["Write"], transactional_id="bobs-transfer")
+    with closing(Producer(settings | {"transactional.id": "bobs-transfer"})) as producer:
+        producer.init_transactions()
+        for group, needs in {"private-group": "Read on the group", "bobs-group": "Read on each topic"}.items():
+            if group == "bobs-group":
+                grant(secured, "User:bob", ["Read"], group=group)
+            producer.begin_transaction()
+            with pytest.raises(AbortableTransactionError, match=f"User:bob needs an ACL for {needs}"):
+                producer.send_offsets_to_transaction(
+                    {TopicPartition(TOPIC, 0): OffsetAndMetadata(1)}, ConsumerGroupMetadata(group)
+                )
+            producer.abort_transaction()
 
 
 OPERATIONS: dict[str, tuple[Callable[[Admin], object], type[AuthorizationError], str]] = {

@@ -34,11 +34,11 @@ _OTHER_OWNER: Final = (
     "the offsets were not added to the transaction because this consumer is no longer the member of the group that it "
     "was; the new owners of its partitions read their records again"
 )
-# Why the cluster rejected the transaction; it can be aborted.
+# Why the cluster rejected the transaction; it can be aborted. The texts about ACLs have fields.
 ABORTABLE: Final[Mapping[Error, str]] = {
     Error.TRANSACTION_ABORTABLE: "the cluster rejected the transaction",
-    Error.TOPIC_AUTHORIZATION_FAILED: "the principal of this client needs an ACL for Write on each topic",
-    Error.GROUP_AUTHORIZATION_FAILED: "the principal of this client needs an ACL for Read on the group",
+    Error.TOPIC_AUTHORIZATION_FAILED: "{principal} needs an ACL for {operation} on each topic",
+    Error.GROUP_AUTHORIZATION_FAILED: "{principal} needs an ACL for Read on the group",
     Error.OPERATION_NOT_ATTEMPTED: "another partition of the transaction was rejected",
     Error.UNKNOWN_PRODUCER_ID: "the cluster has no state of this producer",
     Error.OFFSET_METADATA_TOO_LARGE: "the metadata of an offset is longer than offset.metadata.max.bytes",
@@ -55,9 +55,7 @@ FATAL: Final[Mapping[Error, str]] = {
     Error.INVALID_PRODUCER_ID_MAPPING: (
         "the cluster does not know this transactional.id any more; it was not used for transactional.id.expiration.ms"
     ),
-    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "the principal of this client needs an ACL for Write on the transactional id"
-    ),
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "{principal} needs an ACL for Write on transactional id {id}",
     Error.CLUSTER_AUTHORIZATION_FAILED: "transactions are not authorized or not supported",
     Error.INVALID_TRANSACTION_TIMEOUT: (
         "transaction.timeout.ms is above the broker's transaction.max.timeout.ms; use a smaller value"
@@ -175,11 +173,21 @@ class TransactionManager:
         self.groups.clear()
         self._step(TransactionManagerInput.ENDED)
 
-    def error_of(self, request: str, error: Error, message: str = "") -> TransactionError:
-        """Return the exception for an error that a retry does not solve; `message` is the broker's."""
+    def error_of(
+        self, request: str, error: Error, message: str = "", *, principal: str = "this client"
+    ) -> TransactionError:
+        """Return the exception for an error that a retry does not solve; `message` is the broker's.
+
+        `principal` is the one that an error about a missing ACL names.
+        """
         if error in FENCED:
             return self._fenced(error)
-        reason = ABORTABLE.get(error)
+        acl = {
+            "principal": principal,
+            "operation": "Read" if request == "TxnOffsetCommit" else "Write",
+            "id": self.transactional_id,
+        }
+        reason = ABORTABLE[error].format_map(acl) if error in ABORTABLE else None
         if (
             error is Error.INVALID_TXN_STATE
             and self.transaction_version == 2
@@ -190,7 +198,8 @@ class TransactionManager:
         if reason is not None:
             message = f"{request} failed: {reason} ({error.name}). Abort the transaction."
             return AbortableTransactionError(message, error)
-        message = message or f"{request} failed: {FATAL.get(error, 'an unexpected error')} ({error.name})."
+        fatal = FATAL.get(error, "an unexpected error").format_map(acl)
+        message = message or f"{request} failed: {fatal} ({error.name})."
         return FatalTransactionError(message, error)
 
     def fail(self, error: TransactionError) -> None:
