@@ -51,6 +51,7 @@ def kafka_settings() -> dict[str, object]:
     return {
         **SETTINGS,
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.plaintext.plain.sasl.jaas.config": f"{module} required {login} {users};",
@@ -111,13 +112,13 @@ def main() -> int:
             (node,) = cluster.brokers.values()
             assert node.port is not None
             peer = KafkaPeer(node.port)
-            ids = prepare(peer)
             warm_up(peer)
+            resources = prepare(peer)
             for probe in PROBES:
                 if probe.name not in names:
                     continue
                 try:
-                    responses = {case.variant: run_case(peer, case, ids) for case in CASES if case.probe is probe}
+                    responses = {case.variant: run_case(peer, case, resources) for case in CASES if case.probe is probe}
                 except (AssertionError, OSError, ValueError, TypeError) as error:
                     print(f"! {probe.name}: {error!r}", flush=True)
                     failed += 1

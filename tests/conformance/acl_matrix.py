@@ -5,8 +5,8 @@
 
 Invariants:
 - Every case has a user of its own, named like the case, so all rules can exist at the same time.
-- A request names the resources `a`, `b` and `x`; topic `x` does not exist. Probes that change topics have topics of
-  their own in every case.
+- A request names the resources `a`, `b` and `x`; topic `x` does not exist. Probes that change topics or transactions
+  have their own in every case.
 - `normalized` removes what differs between any two brokers: addresses, ids, sizes, settings, messages of errors that
   are not about authorization.
 """
@@ -20,7 +20,11 @@ from typing import Any, Final, Protocol
 
 from slackwater.security.acls import CLUSTER_NAME, AclOperation, AclPermissionType, AclResourceType, PatternType
 from slackwater.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from slackwater.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from slackwater.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from slackwater.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from slackwater.wire.messages.alter_configs import AlterableConfig as ReplacedConfig
 from slackwater.wire.messages.alter_configs import AlterConfigsRequest
@@ -114,11 +118,17 @@ from slackwater.wire.schema import NO_UUID, Request
 DIRECTORY: Final = Path(__file__).parent / "acl_transcripts"
 ADMIN: Final = "admin"
 SHARED: Final = "t"
+OPEN: Final = "open"  # the names of a transaction that no probe changes
 GROUPS: Final = ("t-a", "t-b")
+MAX_REPEATS: Final = 50
+_RETRIED: Final = (14, 15, 16, 19)  # loading, not available, not this broker; Kafka does not know the producer yet
+UNKNOWN_PRODUCER: Final = (4_000, 0)
+TRANSACTION_TIMEOUT_MS: Final = 900_000  # no transaction expires during a recording
 SETTINGS: Final[Mapping[str, object]] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:{ADMIN};User:ANONYMOUS",
     "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": 0,
 }
@@ -139,11 +149,28 @@ Rule = tuple[
 
 
 @dataclass(frozen=True)
+class Resources:
+    """What `prepare` has created: the ids of topics, and the producers of open transactions by base name."""
+
+    ids: Mapping[str, bytes]
+    producers: Mapping[str, tuple[int, int]]
+
+    def names(self, base: str) -> "Names":
+        return Names(base, self.ids, self.producers.get(base, UNKNOWN_PRODUCER))
+
+
+@dataclass(frozen=True)
 class Names:
     """The names in a request of one case, and the ids of its topics."""
 
     base: str
     ids: Mapping[str, bytes] = field(default_factory=dict)
+    producer: tuple[int, int] = UNKNOWN_PRODUCER  # id and epoch of the open transaction
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id of the open transaction, if the case has one."""
+        return self.all[1]
 
     @property
     def all(self) -> tuple[str, str, str]:
@@ -162,6 +189,11 @@ class Probe:
     build: Callable[[Names], Request]
     rights: tuple[tuple[AclResourceType, AclOperation], ...]
     changes: bool = False  # the request changes its topics or groups
+    has_transaction: bool = False  # its names have an open transaction: topics `a` and `b`, group `b`
+
+    @property
+    def shared_base(self) -> str:
+        return OPEN if self.has_transaction else SHARED
 
 
 @dataclass(frozen=True)
@@ -178,7 +210,7 @@ class Case:
 
     @property
     def base(self) -> str:
-        return self.name if self.probe.changes else SHARED
+        return self.name if self.probe.changes else self.probe.shared_base
 
 
 def allow(
@@ -292,12 +324,45 @@ def _txn_markers(names: Names) -> WriteTxnMarkersRequest:
     return WriteTxnMarkersRequest([WritableTxnMarker(4_000, 0, False, [WritableTxnMarkerTopic("missing", [0])])])
 
 
-def _txn_commit(names: Names) -> Request:
-    topics = [
+def _txn_commit_topics(names: Names) -> list[TxnOffsetCommitRequestTopic]:
+    return [
         TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(0, 5, committed_metadata="")])
         for name in names.all
     ]
-    return TxnOffsetCommitRequest("txn-a", "t-a", 4_000, 0, topics=topics)
+
+
+def _txn_commit(names: Names) -> Request:
+    return TxnOffsetCommitRequest("txn-a", "t-a", *UNKNOWN_PRODUCER, topics=_txn_commit_topics(names))
+
+
+def _commit_in_transaction(names: Names) -> Request:
+    topics = _txn_commit_topics(names)
+    return TxnOffsetCommitRequest(names.transactional_id, names.all[1], *names.producer, topics=topics)
+
+
+def _produce_in_transaction(names: Names, sequence: int = 1, count: int = 3) -> Request:
+    producer_id, epoch = names.producer
+    batch = encode_batch(
+        [Record(b"k", b"v", (), 1_700_000_000_000)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    topics = [TopicProduceData(name, NO_UUID, [PartitionProduceData(0, bytes(batch))]) for name in names.all[:count]]
+    return ProduceRequest(names.transactional_id, -1, 5_000, topics)
+
+
+def _add_partitions(names: Names) -> Request:
+    topics = [AddPartitionsToTxnTopic(name, [0]) for name in names.all[:2]]
+    return AddPartitionsToTxnRequest([], names.transactional_id, *names.producer, topics)
+
+
+def _verify_partitions(names: Names) -> Request:
+    """The request of a broker that verifies the partitions of a transaction."""
+    topics = [AddPartitionsToTxnTopic(name, [0]) for name in names.all]
+    verified = AddPartitionsToTxnTransaction(names.transactional_id, *names.producer, verify_only=True, topics=topics)
+    return AddPartitionsToTxnRequest([verified])
 
 
 def _acl(
@@ -578,9 +643,106 @@ PROBES: Final = (
     ),
     Probe("describe_transactions", 0, lambda names: DescribeTransactionsRequest(list(names.all)), ((TXN, DESCRIBE),)),
     Probe("list_transactions", 1, lambda names: ListTransactionsRequest(), ((TXN, DESCRIBE),)),
-    Probe("init_producer_id_txn", 5, lambda names: InitProducerIdRequest("denied", 60_000), ()),
-    Probe("find_coordinator_txn_v3", 3, lambda names: FindCoordinatorRequest("denied", key_type=1), ()),
-    Probe("find_coordinator_txn", 4, lambda names: FindCoordinatorRequest(key_type=1, coordinator_keys=["denied"]), ()),
+    Probe(
+        "init_producer_id_txn",
+        5,
+        lambda names: InitProducerIdRequest(names.transactional_id, TRANSACTION_TIMEOUT_MS),
+        ((TXN, WRITE),),
+        changes=True,
+    ),
+    Probe(
+        "init_producer_id_txn_open",
+        5,
+        lambda names: InitProducerIdRequest(names.transactional_id, TRANSACTION_TIMEOUT_MS, *names.producer),
+        ((TXN, WRITE),),
+        changes=True,
+        has_transaction=True,
+    ),
+    Probe(
+        "find_coordinator_txn_v3",
+        3,
+        lambda names: FindCoordinatorRequest(names.all[1], key_type=1),
+        ((TXN, DESCRIBE),),
+    ),
+    Probe(
+        "find_coordinator_txn",
+        6,
+        lambda names: FindCoordinatorRequest(key_type=1, coordinator_keys=list(names.all)),
+        ((TXN, DESCRIBE),),
+    ),
+    Probe(
+        "find_coordinator_txn_write",
+        6,
+        lambda names: FindCoordinatorRequest(key_type=1, coordinator_keys=list(names.all)),
+        ((TXN, WRITE),),
+    ),
+    Probe(
+        "txn_produce", 11, _produce_in_transaction, ((TXN, WRITE), (TOPIC, WRITE)), changes=True, has_transaction=True
+    ),
+    Probe(
+        "txn_produce_v12",
+        12,
+        _produce_in_transaction,
+        ((TOPIC, WRITE), (TXN, WRITE)),
+        changes=True,
+        has_transaction=True,
+    ),
+    Probe("txn_add_partitions", 3, _add_partitions, ((TXN, WRITE), (TOPIC, WRITE)), has_transaction=True),
+    Probe("txn_add_partitions_id", 3, _add_partitions, ((TOPIC, WRITE), (TXN, WRITE)), has_transaction=True),
+    Probe(
+        "txn_verify_partitions", 5, _verify_partitions, ((CLUSTER, AclOperation.CLUSTER_ACTION),), has_transaction=True
+    ),
+    Probe(
+        "txn_add_offsets",
+        3,
+        lambda names: AddOffsetsToTxnRequest(names.transactional_id, *names.producer, names.all[1]),
+        ((TXN, WRITE), (GROUP, READ)),
+        has_transaction=True,
+    ),
+    Probe(
+        "txn_commit_offsets",
+        3,
+        _commit_in_transaction,
+        ((TXN, WRITE), (GROUP, READ), (TOPIC, READ)),
+        has_transaction=True,
+    ),
+    Probe(
+        "txn_commit_offsets_group",
+        3,
+        _commit_in_transaction,
+        ((TXN, WRITE), (TOPIC, READ), (GROUP, READ)),
+        has_transaction=True,
+    ),
+    Probe(
+        "txn_end",
+        3,
+        lambda names: EndTxnRequest(names.transactional_id, *names.producer, committed=True),
+        ((TXN, WRITE),),
+        changes=True,
+        has_transaction=True,
+    ),
+    Probe(
+        "txn_describe",
+        0,
+        lambda names: DescribeTransactionsRequest(list(names.all)),
+        ((TXN, DESCRIBE), (TOPIC, DESCRIBE)),
+        has_transaction=True,
+    ),
+    Probe(
+        "txn_describe_other_order",
+        0,
+        lambda names: DescribeTransactionsRequest(list(names.all)),
+        ((TOPIC, DESCRIBE), (TXN, DESCRIBE)),
+        has_transaction=True,
+    ),
+    Probe(
+        "txn_describe_producers",
+        0,
+        lambda names: DescribeProducersRequest([TopicRequest(name, [0]) for name in names.all]),
+        ((TOPIC, READ),),
+        has_transaction=True,
+    ),
+    Probe("txn_list", 2, lambda names: ListTransactionsRequest(), ((TXN, DESCRIBE),), has_transaction=True),
     Probe(
         "add_partitions_to_txn",
         3,
@@ -763,7 +925,7 @@ EXTRA_RULES: Final = (
 
 def _case(probe: Probe, variant: str, rules: tuple[Rule, ...]) -> Case:
     name = f"{probe.name}.{variant}"
-    base = name if probe.changes else SHARED
+    base = name if probe.changes else probe.shared_base
     return Case(probe, variant, tuple((rule[0], rule[1].replace("{base}", base), *rule[2:]) for rule in rules))
 
 
@@ -783,9 +945,9 @@ class Peer(Protocol):
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
-def prepare(peer: Peer) -> dict[str, bytes]:
-    """Create topics, offsets and rules; return the ids of the topics."""
-    bases = [SHARED, *(case.base for case in CASES if case.probe.changes)]
+def prepare(peer: Peer) -> Resources:
+    """Create topics, offsets, rules and transactions."""
+    bases = [SHARED, OPEN, *(case.base for case in CASES if case.probe.changes)]
     topics = [f"{base}-{letter}" for base in bases for letter in "ab"]
     created = peer.request(ADMIN, CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in topics], 60_000), 7)
     assert {topic.error_code for topic in created.topics} == {0}, created
@@ -811,7 +973,50 @@ def prepare(peer: Peer) -> dict[str, bytes]:
     for group in groups:
         while not _has_committed(peer, group):
             peer.pause()
-    return ids
+    transactional = {case.base for case in CASES if case.probe.has_transaction}
+    return Resources(ids, {base: _open_transaction(peer, base) for base in sorted(transactional)})
+
+
+def _open_transaction(peer: Peer, base: str) -> tuple[int, int]:
+    """Begin a transaction with two topics and a group, and another one with nothing; return its producer."""
+    a, b, _ = Names(base).all
+    initialize = [InitProducerIdRequest(name, TRANSACTION_TIMEOUT_MS) for name in (a, b)]
+    while (producers := [peer.request(ADMIN, request, 5) for request in initialize])[0].error_code:
+        peer.pause()
+    producer = producers[1].producer_id, producers[1].producer_epoch
+    topics = [AddPartitionsToTxnTopic(name, [0]) for name in (a, b)]
+    added = peer.request(ADMIN, AddPartitionsToTxnRequest([], b, *producer, topics), 3)
+    rows = [row for topic in added.results_by_topic_v3_and_below for row in topic.results_by_partition]
+    assert {row.partition_error_code for row in rows} == {0}, added
+    assert peer.request(ADMIN, AddOffsetsToTxnRequest(b, *producer, b), 3).error_code == 0
+    produce = _produce_in_transaction(Names(base, producer=producer), sequence=0, count=2)
+    produced = _answered(peer, ADMIN, produce, 11)
+    assert {row.error_code for topic in produced.responses for row in topic.partition_responses} == {0}, produced
+    return producer
+
+
+def _answered(peer: Peer, user: str, request: Request, version: int) -> Any:
+    """Send a request until the response is not that a client should retry: Kafka asks another node meanwhile."""
+    response = peer.request(user, request, version)
+    for _ in range(MAX_REPEATS):
+        if not _asks_for_retry(response):
+            break
+        peer.pause()
+        response = peer.request(user, request, version)
+    return response
+
+
+def _asks_for_retry(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_asks_for_retry, value))
+    if not is_dataclass(value):
+        return False
+    return any(
+        getattr(value, key.name) in _RETRIED
+        if key.name.endswith("error_code")
+        else _asks_for_retry(getattr(value, key.name))
+        for key in fields(value)
+    )
 
 
 def _rule_count(peer: Peer) -> int:
@@ -832,10 +1037,10 @@ def _has_committed(peer: Peer, group: str) -> bool:
     return not any(partition.error_code for topic in response.topics for partition in topic.partitions)
 
 
-def run_case(peer: Peer, case: Case, ids: Mapping[str, bytes]) -> Any:
+def run_case(peer: Peer, case: Case, resources: Resources) -> Any:
     """Send the request of a case and return the response in the form in which it is stored."""
-    request = case.probe.build(Names(case.base, ids))
-    return normalized(peer.request(case.name, request, case.probe.version), ids, case.base)
+    request = case.probe.build(resources.names(case.base))
+    return normalized(_answered(peer, case.name, request, case.probe.version), resources.ids, case.base)
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
@@ -856,6 +1061,7 @@ _LEFT_OUT: Final = frozenset(
         "low_watermark",
         "producer_id",
         "last_timestamp",
+        "transaction_start_time_ms",
     }
 )
 
@@ -905,9 +1111,25 @@ def _message(error: int, message: str | None) -> str | None:
     return _REQUEST.sub("Request needs", message) if message else None
 
 
-_NAMES: Final = ("name", "topic", "topic_name", "group_id", "resource_name", "key", "topic_id", "user", "principal")
+_NAMES: Final = (
+    "name",
+    "topic",
+    "topic_name",
+    "group_id",
+    "transactional_id",
+    "resource_name",
+    "key",
+    "topic_id",
+    "user",
+    "principal",
+)
 _REQUEST: Final = re.compile(r"^Request .* needs")
-_LISTS_OF_ALL: Final = ("ListGroupsResponse", "MetadataResponse", "ListConfigResourcesResponse")
+_LISTS_OF_ALL: Final = (
+    "ListGroupsResponse",
+    "MetadataResponse",
+    "ListConfigResourcesResponse",
+    "ListTransactionsResponse",
+)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -932,15 +1154,10 @@ def stored(probe: Probe) -> dict[str, Any]:
 # --- deliberate differences -------------------------------------------------------------------------------------------
 
 _CREATED_AT_ONCE: Final = "A topic that the request creates is returned at once."
-_NOT_VERIFIED: Final = "Kafka verifies an unknown producer with another node and lets the client retry meanwhile."
 DIFFERENCES: Final[Mapping[str, str]] = {
     "metadata_create.all": _CREATED_AT_ONCE,
     "metadata_create.prefix": _CREATED_AT_ONCE,
     "metadata_create.deny": _CREATED_AT_ONCE,
     "metadata_create_cluster.all": _CREATED_AT_ONCE,
-    "txn_offset_commit.all": _NOT_VERIFIED,
-    "txn_offset_commit.partly": _NOT_VERIFIED,
-    "txn_offset_commit.prefix": _NOT_VERIFIED,
-    "txn_offset_commit.deny": _NOT_VERIFIED,
 }
 """Cases whose response differs from Kafka's on purpose, with the reason."""

@@ -17,8 +17,8 @@ from .acl_matrix import (
     PROBES,
     SETTINGS,
     SHARED,
-    Names,
     Probe,
+    Resources,
     normalized,
     prepare,
     run_case,
@@ -56,6 +56,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         "offset_for_leader_epoch",
         "offset_for_leader_epoch_replica",
         "describe_producers",
+        "txn_describe_producers",
     ),
     "AC-08": (
         "init_producer_id",
@@ -83,6 +84,7 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
         "find_coordinator_v3",
         "find_coordinator_txn",
         "find_coordinator_txn_v3",
+        "find_coordinator_txn_write",
     ),
     "AC-14": (
         "list_groups",
@@ -154,6 +156,22 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "AC-22": (
         "init_producer_id_txn",
+        "init_producer_id_txn_open",
+        "txn_produce",
+        "txn_produce_v12",
+        "txn_add_partitions",
+        "txn_add_partitions_id",
+        "txn_verify_partitions",
+        "txn_add_offsets",
+        "txn_commit_offsets",
+        "txn_commit_offsets_group",
+        "txn_end",
+        "txn_describe",
+        "txn_describe_other_order",
+        "txn_list",
+        "list_transactions",
+        "write_txn_markers",
+        "write_txn_markers_alter",
         "describe_transactions",
         "add_partitions_to_txn",
         "add_offsets_to_txn",
@@ -192,7 +210,7 @@ class BrokerPeer:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPeer, dict[str, bytes]]]:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPeer, Resources]]:
     with QuietBroker(tmp_path_factory.mktemp("acls"), SETTINGS) as broker:
         broker.broker.create_transactions_topic()
         peer = BrokerPeer(broker)
@@ -200,10 +218,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerP
 
 
 @pytest.mark.parametrize("probe", [_param(probe) for probe in PROBES])
-def test_authorization_equals_kafka_transcript(prepared: tuple[BrokerPeer, dict[str, bytes]], probe: Probe) -> None:
-    peer, ids = prepared
+def test_authorization_equals_kafka_transcript(prepared: tuple[BrokerPeer, Resources], probe: Probe) -> None:
+    peer, resources = prepared
     cases = [case for case in CASES if case.probe is probe]
-    ours = {case.variant: run_case(peer, case, ids) for case in cases}
+    ours = {case.variant: run_case(peer, case, resources) for case in cases}
     recorded = stored(probe)
     assert ours.keys() == recorded.keys(), "record this probe again"
     for case in cases:
@@ -218,14 +236,14 @@ def test_probes_and_transcript_files_match() -> None:
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
-def test_forbidden_and_missing_resources_are_equal(prepared: tuple[BrokerPeer, dict[str, bytes]], probe: Probe) -> None:
-    """Without rights, a response does not tell whether a named topic or group exists."""
+def test_forbidden_and_missing_resources_are_equal(prepared: tuple[BrokerPeer, Resources], probe: Probe) -> None:
+    """Without rights, a response does not tell whether a named topic, group or transaction exists."""
     if "_ids" in probe.name:
         return  # ids are no secrets, in Kafka neither
-    peer, ids = prepared
+    peer, resources = prepared
 
     def response(base: str) -> str:
-        received = peer.request("nobody", probe.build(Names(base, ids)), probe.version)
-        return json.dumps(normalized(received, ids, base)).replace(f"{base}-", "").replace(f"{SHARED}-", "")
+        received = peer.request("nobody", probe.build(resources.names(base)), probe.version)
+        return json.dumps(normalized(received, resources.ids, base)).replace(f"{base}-", "").replace(f"{SHARED}-", "")
 
-    assert response(SHARED) == response("missing")
+    assert response(probe.shared_base) == response("missing")
