@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import slackwater.spark
-from slackwater import Admin
+from slackwater import Admin, Broker, Producer
 from slackwater.client.admin import ResetTo
 from slackwater.spark.sink.columns import COLUMNS as SINK_COLUMNS
 from slackwater.spark.source.columns import COLUMNS, HEADERS
@@ -20,6 +20,7 @@ from tests.spark.sink.topics import Topics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "spark.md"
+SECURED_PAGE = ROOT / "docs" / "secured-clusters.md"
 SINK_PAGE = ROOT / "docs" / "spark-sink.md"
 _EXAMPLE = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^\| (\w+) \| ([^|]+) \|", re.MULTILINE)
@@ -33,6 +34,28 @@ def test_examples_run(spark: SparkSession, kafka: Kafka, tmp_path: Path, capsys:
         exec(compile(example.replace("localhost:9092", kafka.bootstrap_servers), PAGE.name, "exec"), names)
     assert len(examples) >= 4
     assert re.search(r"orders\s*\|\s*5", capsys.readouterr().out)
+
+
+def test_secured_example_runs(spark: SparkSession, tmp_path: Path) -> None:
+    (example,) = _EXAMPLE.findall(SECURED_PAGE.read_text("utf-8").partition("## Spark")[2])
+    with Broker(security="SASL_SSL") as broker:
+        login = broker.client_config("orders", mechanism="SCRAM-SHA-512")
+        with Producer(login) as producer:
+            for number in numbers(5):
+                producer.send("orders", number)
+        shutil.copy(login["ssl.ca.location"], tmp_path / "ca.pem")
+        (tmp_path / "kafka-password").write_text(login["sasl.password"])
+        for name in ("ca.pem", "kafka-password"):
+            spark.sparkContext.addFile(str(tmp_path / name))  # as --files does
+        code = example.replace("broker.example.com:9093", broker.bootstrap_servers)
+        code = code.replace(".load()", '.option("startingOffsets", "earliest").load()')
+        names: dict[str, object] = {"spark": spark}
+        exec(compile(code, SECURED_PAGE.name, "exec"), names)
+        orders = names["orders"]
+        assert isinstance(orders, DataFrame)
+        writer = orders.writeStream.format("memory").queryName("secured_orders").trigger(availableNow=True)
+        assert writer.start().awaitTermination(240)
+        assert spark.table("secured_orders").count() == 5
 
 
 def test_documented_sink_stores_every_record_once(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
