@@ -1,4 +1,4 @@
-"""Spark on a secured Apache Kafka, with two executors: it reads, and no secret is in anything that it writes."""
+"""Spark on a secured Apache Kafka, with two executors: it reads and writes, and no secret is in any of its files."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.client.security.secured_kafka import PASSWORDS, secured_kafka
 SECONDS = 600.0
 
 
-def test_two_executors_read_and_show_no_secret(tmp_path: Path) -> None:
+def test_two_executors_read_and_write_without_showing_a_secret(tmp_path: Path) -> None:
     if reason := missing(KAFKA):
         pytest.skip(reason)
     home = tmp_path / "home"
@@ -26,6 +26,7 @@ def test_two_executors_read_and_show_no_secret(tmp_path: Path) -> None:
     with secured_kafka(tmp_path / "kafka") as kafka:
         with Admin(kafka.servers("OPEN")) as admin, Producer(kafka.servers("OPEN")) as producer:
             admin.create_topic("orders", 2)
+            admin.create_topic("copies", 2)
             for number in range(10):
                 producer.send("orders", str(number)).result(SECONDS)
         shutil.copy(kafka.authority.path, home / "ca.pem")
@@ -34,7 +35,7 @@ def test_two_executors_read_and_show_no_secret(tmp_path: Path) -> None:
         servers = str(kafka.servers("SASL")["bootstrap.servers"])
         program = str(Path(__file__).with_name("secured_spark_application.py"))
         done = subprocess.run(
-            [sys.executable, program, str(home), servers, "orders", PASSWORDS["alice"]],
+            [sys.executable, program, str(home), servers, "orders", "copies", PASSWORDS["alice"]],
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -44,6 +45,8 @@ def test_two_executors_read_and_show_no_secret(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     assert "batch: 10\n" in done.stdout
     assert "stream: 10\n" in done.stdout
+    assert "copies: 20\n" in done.stdout  # of the batch and of the stream
+    assert "failed write:" in done.stdout
     assert "rejected the PLAIN authentication as nobody" in done.stdout
     (home / "output.txt").write_text(done.stdout + done.stderr)
     (application,) = re.findall(r"^application: (\S+)$", done.stdout, re.MULTILINE)
@@ -53,6 +56,7 @@ def test_two_executors_read_and_show_no_secret(tmp_path: Path) -> None:
     written = [path for path in home.rglob("*") if path.is_file()]
     assert any(path.is_relative_to(home / "events") for path in written)
     assert any(path.is_relative_to(home / "checkpoint") for path in written)
+    assert any(path.is_relative_to(home / "checkpoint-of-the-sink") for path in written)
     assert any(path.is_relative_to(home / "executors") for path in written)
     for path in written:
         data = path.read_bytes()
