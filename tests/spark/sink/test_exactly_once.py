@@ -1,14 +1,18 @@
 """delivery=exactly_once in Spark: a group query that is restarted, and a batch write that fails."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from slackwater import Producer
+from slackwater import Admin, Producer
 from slackwater.group.batches.commit_marker import CommitMarker
+from slackwater.group.errors import BrokerError
+from slackwater.testing.kafka import Kafka
 from tests.client.clusters import ClusterUnderTest
 from tests.spark.sink.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until
@@ -52,6 +56,56 @@ def test_group_query_writes_every_record_once(spark: SparkSession, cluster: Clus
     send(range(100, 150))
     run()
     assert visible(150) == list(range(150))
+
+
+def test_hand_over_between_two_queries_writes_every_record_once(
+    spark: SparkSession, kafka_session: Kafka, tmp_path: Path
+) -> None:
+    topics = Topics(kafka_session.bootstrap_servers)
+    source, target = topics.create("in", 4), topics.create("out", 2)
+    options = {"kafka.bootstrap.servers": topics.servers}
+
+    def send(numbers: range) -> None:
+        with Producer({"bootstrap.servers": topics.servers}) as producer:
+            for number in numbers:
+                producer.send(source, b"%d" % number, partition=number % 4)
+
+    def start(name: str) -> StreamingQuery:
+        return (
+            spark.readStream.format("slackwater")
+            .options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="20")
+            .options(**{"kafka.group.id": source, "kafka.client.id": name}, **options)
+            .load()
+            .select("value")
+            .writeStream.format("slackwater")
+            .options(topic=target, checkpointLocation=str(tmp_path / name), **options)
+            .options(delivery="exactly_once", transactionalIdPrefix=f"{target}-{name}")
+            .start()
+        )
+
+    def shares() -> list[int]:
+        with suppress(BrokerError):  # before the first member joins
+            (group,) = admin.describe_groups([source])
+            return [len(member.partitions or ()) for member in group.members] if group.state == "Stable" else []
+        return []
+
+    queries: list[StreamingQuery] = []
+    try:
+        with Admin({"bootstrap.servers": topics.servers}) as admin:
+            queries += [start("stopped")]
+            wait_until(lambda: shares() == [4], shares, DEADLINE_S)
+            queries += [start("other")]
+            wait_until(lambda: shares() == [2, 2], shares, DEADLINE_S)
+            send(range(160))  # eight batches
+            wait_for_numbers(topics, target, 1)
+            queries[0].stop()  # while batches of both run
+            wait_until(lambda: shares() == [4], shares, DEADLINE_S)
+            send(range(160, 180))
+            assert wait_for_numbers(topics, target, 180) == list(range(180))
+    finally:
+        for query in queries:
+            query.stop()
+    assert wait_for_numbers(topics, target, 180) == list(range(180))
 
 
 def test_batch_is_visible_as_a_whole_or_not_at_all(spark: SparkSession, cluster: ClusterUnderTest) -> None:

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
@@ -14,25 +15,22 @@ Written = tuple[str, int, bytes | None, bytes | None, tuple[tuple[str, bytes | N
 class Topics:
     """Topics of one test on a cluster."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, config: Mapping[str, str] | None = None) -> None:
         self.servers = servers
+        self.config = {"bootstrap.servers": servers} | dict(config or {})
         self.suffix = uuid.uuid4().hex[:8]
 
     def create(self, name: str, partitions: int = 3, **configs: str) -> str:
         """Create a topic and return its name."""
         topic = f"{name}-{self.suffix}"
         settings = {key.replace("_", "."): text for key, text in configs.items()}
-        with Admin({"bootstrap.servers": self.servers}) as admin:
+        with Admin(self.config) as admin:
             admin.create_topic(topic, partitions, configs=settings)
         return topic
 
     def read(self, topic: str, *, isolation: str = "read_committed") -> list[Written]:
         """Return all records of a topic, by partition and offset."""
-        settings = {
-            "bootstrap.servers": self.servers,
-            "auto.offset.reset": "earliest",
-            "isolation.level": isolation,
-        }
+        settings = self.config | {"auto.offset.reset": "earliest", "isolation.level": isolation}
         with Consumer(settings) as consumer:
             partitions = consumer.partitions_for(topic)
             consumer.assign(partitions)

@@ -33,5 +33,8 @@ async def find_coordinator(cluster: Cluster, kind: CoordinatorType, key: str) ->
     if row.error_code:
         error = Error(row.error_code)
         reason = f" {row.error_message}" if row.error_message and kind is CoordinatorType.TRANSACTION else ""
-        raise BrokerError(error, f"The coordinator of {_WORDS[kind]} {key} could not be found: {error.name}.{reason}")
+        text = f"The coordinator of {_WORDS[kind]} {key} could not be found: {error.name}.{reason}"
+        if kind is CoordinatorType.TRANSACTION:
+            raise cluster.error(error, text, f"Describe and Write on transactional id {key}")
+        raise BrokerError(error, text)
     return BrokerNode(row.node_id, row.host, row.port)

@@ -46,6 +46,13 @@ from slackwater.spark.sink.input_offsets import GroupInputs
 from slackwater.spark.sink.options import SinkOptions
 from slackwater.spark.sink.producers import create_producer
 from slackwater.spark.source.connections import ClusterConnection, get_connection
+from slackwater.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
+)
 
 log = get_logger("slackwater.spark.sink")
 TIMEOUT: Final = "transaction.timeout.ms"
@@ -64,6 +71,7 @@ _ABORTED: Final = frozenset(
 )
 _STALE_MEMBER: Final = frozenset({Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS})
 _COMMIT_TIMEOUT_S: Final = 60.0
+_NEEDED: Final = (INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, LIST_TRANSACTIONS)
 
 
 class LostBatchError(SlackwaterError):
@@ -87,6 +95,7 @@ class PreparedBatch:
 def prepare_batch(options: SinkOptions) -> PreparedBatch:
     """Fence other drivers, finish what was decided, and abort the rest."""
     connection = get_connection(options.kafka)
+    connection.network.run(_check_transactions(connection))
     timeout_ms = connection.network.run(_timeout_ms(connection, options))
     topic = connection.network.run(find_topic(connection.cluster, options.decision_topic))
     producer = _driver_producer(options)
@@ -252,6 +261,17 @@ async def _end_all(
 ) -> list[Error]:
     ends = (end_transaction(connection.cluster, transaction, commit=commit) for transaction in transactions)
     return list(await asyncio.gather(*ends))
+
+
+async def _check_transactions(connection: ClusterConnection) -> None:
+    """Reject a cluster without the requests that this delivery needs."""
+    broker = await connection.cluster.any_connection()
+    missing = [api.name for api in _NEEDED if not broker.supports(api)]
+    if missing:
+        raise UsageError(
+            f"delivery=exactly_once needs transactions, and {broker} does not support {', '.join(missing)}. Use Kafka "
+            "3.0 or newer, or delivery=at_least_once."
+        )
 
 
 async def _timeout_ms(connection: ClusterConnection, options: SinkOptions) -> int:
