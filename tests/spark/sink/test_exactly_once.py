@@ -17,6 +17,8 @@ from tests.client.clusters import ClusterUnderTest
 from tests.spark.sink.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until
 
+HAND_OVER_S = 180.0  # several batches of two queries, on a busy machine
+
 
 def test_group_query_writes_every_record_once(spark: SparkSession, cluster: ClusterUnderTest, tmp_path: Path) -> None:
     topics = Topics(cluster.bootstrap_servers)
@@ -93,15 +95,15 @@ def test_hand_over_between_two_queries_writes_every_record_once(
     try:
         with Admin({"bootstrap.servers": topics.servers}) as admin:
             queries += [start("stopped")]
-            wait_until(lambda: shares() == [4], shares, DEADLINE_S)
+            wait_until(lambda: shares() == [4], shares, HAND_OVER_S)
             queries += [start("other")]
-            wait_until(lambda: shares() == [2, 2], shares, DEADLINE_S)
+            wait_until(lambda: shares() == [2, 2], shares, HAND_OVER_S)
             send(range(160))  # eight batches
-            wait_for_numbers(topics, target, 1)
+            wait_for_numbers(topics, target, 1, HAND_OVER_S)
             queries[0].stop()  # while batches of both run
-            wait_until(lambda: shares() == [4], shares, DEADLINE_S)
+            wait_until(lambda: shares() == [4], shares, HAND_OVER_S)
             send(range(160, 180))
-            assert wait_for_numbers(topics, target, 180) == list(range(180))
+            assert wait_for_numbers(topics, target, 180, HAND_OVER_S) == list(range(180))
     finally:
         for query in queries:
             query.stop()
@@ -122,11 +124,11 @@ def test_batch_is_visible_as_a_whole_or_not_at_all(spark: SparkSession, cluster:
     assert wait_for_numbers(topics, target, 200) == list(range(200))
 
 
-def wait_for_numbers(topics: Topics, topic: str, count: int) -> list[int]:
+def wait_for_numbers(topics: Topics, topic: str, count: int, deadline_s: float = DEADLINE_S) -> list[int]:
     """Wait for records: the coordinator confirms a commit before its markers are in the partitions."""
 
     def numbers() -> list[int]:
         return sorted(int(row[3] or b"") for row in topics.read(topic))
 
-    wait_until(lambda: len(numbers()) >= count, numbers, DEADLINE_S)
+    wait_until(lambda: len(numbers()) >= count, numbers, deadline_s)
     return numbers()
