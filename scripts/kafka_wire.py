@@ -42,6 +42,144 @@ _F = Field
 _THROTTLE: Final = "throttle_time_ms"
 
 APIS: Final[Mapping[str, Api]] = {
+    "Produce": Api(  # to v12
+        0,
+        9,
+        (
+            _F("transactional_id", "string", default=None, nullable_since=0),
+            _F("acks", "int16", default=-1),
+            _F("timeout_ms", "int32", default=5000),
+            _F(
+                "topic_data",
+                (
+                    _F("name", "string"),
+                    _F("partition_data", (_F("index", "int32"), _F("records", "bytes", nullable_since=0))),
+                ),
+            ),
+        ),
+        (
+            _F(
+                "responses",
+                (
+                    _F("name", "string"),
+                    _F(
+                        "partition_responses",
+                        (
+                            _F("index", "int32"),
+                            _F("error_code", "int16"),
+                            _F("base_offset", "int64"),
+                            _F("log_append_time_ms", "int64"),
+                            _F("log_start_offset", "int64", 5),
+                            _F(
+                                "record_errors",
+                                (_F("batch_index", "int32"), _F("batch_index_error_message", "string")),
+                                8,
+                            ),
+                            _F("error_message", "string", 8),
+                        ),
+                    ),
+                ),
+            ),
+            _F(_THROTTLE, "int32"),
+        ),
+    ),
+    "Fetch": Api(  # v11 and v12
+        1,
+        12,
+        (
+            _F("replica_id", "int32", default=-1),
+            _F("max_wait_ms", "int32", default=0),
+            _F("min_bytes", "int32", default=1),
+            _F("max_bytes", "int32", default=1 << 20),
+            _F("isolation_level", "int8", default=0),
+            _F("session_id", "int32", default=0),
+            _F("session_epoch", "int32", default=-1),
+            _F(
+                "topics",
+                (
+                    _F("topic", "string"),
+                    _F(
+                        "partitions",
+                        (
+                            _F("partition", "int32"),
+                            _F("current_leader_epoch", "int32", default=-1),
+                            _F("fetch_offset", "int64"),
+                            _F("last_fetched_epoch", "int32", 12, default=-1),
+                            _F("log_start_offset", "int64", default=-1),
+                            _F("partition_max_bytes", "int32", default=1 << 20),
+                        ),
+                    ),
+                ),
+            ),
+            _F("forgotten_topics_data", (_F("topic", "string"), _F("partitions", "[int32]")), default=()),
+            _F("rack_id", "string", default=""),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F("error_code", "int16"),
+            _F("session_id", "int32"),
+            _F(
+                "responses",
+                (
+                    _F("topic", "string"),
+                    _F(
+                        "partitions",
+                        (
+                            _F("partition_index", "int32"),
+                            _F("error_code", "int16"),
+                            _F("high_watermark", "int64"),
+                            _F("last_stable_offset", "int64"),
+                            _F("log_start_offset", "int64"),
+                            _F("aborted_transactions", (_F("producer_id", "int64"), _F("first_offset", "int64"))),
+                            _F("preferred_read_replica", "int32"),
+                            _F("records", "bytes"),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    "ListOffsets": Api(  # v2 to v9
+        2,
+        6,
+        (
+            _F("replica_id", "int32", default=-1),
+            _F("isolation_level", "int8", default=0),
+            _F(
+                "topics",
+                (
+                    _F("name", "string"),
+                    _F(
+                        "partitions",
+                        (
+                            _F("partition_index", "int32"),
+                            _F("current_leader_epoch", "int32", 4, default=-1),
+                            _F("timestamp", "int64"),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F(
+                "topics",
+                (
+                    _F("name", "string"),
+                    _F(
+                        "partitions",
+                        (
+                            _F("partition_index", "int32"),
+                            _F("error_code", "int16"),
+                            _F("timestamp", "int64"),
+                            _F("offset", "int64"),
+                            _F("leader_epoch", "int32", 4),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    ),
     "Metadata": Api(  # only v12
         3,
         9,
@@ -494,6 +632,109 @@ APIS: Final[Mapping[str, Api]] = {
             _F("error_code", "int16"),
             _F("producer_id", "int64", 5),
             _F("producer_epoch", "int16", 5),
+        ),
+    ),
+    "WriteTxnMarkers": Api(
+        27,
+        1,
+        (
+            _F(
+                "markers",
+                (
+                    _F("producer_id", "int64"),
+                    _F("producer_epoch", "int16"),
+                    _F("transaction_result", "bool"),
+                    _F("topics", (_F("name", "string"), _F("partition_indexes", "[int32]"))),
+                    _F("coordinator_epoch", "int32"),
+                    _F("transaction_version", "int8", 2),
+                ),
+            ),
+        ),
+        (
+            _F(
+                "markers",
+                (
+                    _F("producer_id", "int64"),
+                    _F(
+                        "topics",
+                        (
+                            _F("name", "string"),
+                            _F("partitions", (_F("partition_index", "int32"), _F("error_code", "int16"))),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    "TxnOffsetCommit": Api(
+        28,
+        3,
+        (
+            _F("transactional_id", "string"),
+            _F("group_id", "string"),
+            _F("producer_id", "int64"),
+            _F("producer_epoch", "int16"),
+            _F("generation_id", "int32", 3, default=-1),
+            _F("member_id", "string", 3, default=""),
+            _F("group_instance_id", "string", 3, default=None, nullable_since=3),
+            _F(
+                "topics",
+                (
+                    _F("name", "string"),
+                    _F(
+                        "partitions",
+                        (
+                            _F("partition_index", "int32"),
+                            _F("committed_offset", "int64"),
+                            _F("committed_leader_epoch", "int32", 2, default=-1),
+                            _F("committed_metadata", "string", nullable_since=0),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        (
+            _F(_THROTTLE, "int32"),
+            _F(
+                "topics",
+                (
+                    _F("name", "string"),
+                    _F("partitions", (_F("partition_index", "int32"), _F("error_code", "int16"))),
+                ),
+            ),
+        ),
+    ),
+    "DescribeProducers": Api(
+        61,
+        0,
+        (_F("topics", (_F("name", "string"), _F("partition_indexes", "[int32]"))),),
+        (
+            _F(_THROTTLE, "int32"),
+            _F(
+                "topics",
+                (
+                    _F("name", "string"),
+                    _F(
+                        "partitions",
+                        (
+                            _F("partition_index", "int32"),
+                            _F("error_code", "int16"),
+                            _F("error_message", "string"),
+                            _F(
+                                "active_producers",
+                                (
+                                    _F("producer_id", "int64"),
+                                    _F("producer_epoch", "int32"),
+                                    _F("last_sequence", "int32"),
+                                    _F("last_timestamp", "int64"),
+                                    _F("coordinator_epoch", "int32"),
+                                    _F("current_txn_start_offset", "int64"),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
         ),
     ),
     "DescribeTransactions": Api(

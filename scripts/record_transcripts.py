@@ -1,4 +1,4 @@
-"""Runs the scenarios of `tests/conformance/scenarios.py` against Apache Kafka and records its responses.
+"""Runs the scenarios of `tests/conformance/` against Apache Kafka and records its responses.
 
     python scripts/record_transcripts.py             record all scenarios
     python scripts/record_transcripts.py NAME …      record these scenarios
@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 from scripts.apache_kafka import KafkaFailed, Node, apache_kafka  # noqa: E402
 from scripts.kafka_wire import decode_response, encode_request  # noqa: E402
 from tests.conformance.scenarios import TOPICS  # noqa: E402
-from tests.conformance.transaction_scenarios import SCENARIOS, STATE_PARTITIONS  # noqa: E402
+from tests.conformance.transaction_log_scenarios import SCENARIOS, STATE_PARTITIONS  # noqa: E402
 from tests.conformance.transcripts import (  # noqa: E402
     DIRECTORY,
     Scenario,

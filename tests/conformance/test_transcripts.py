@@ -20,7 +20,7 @@ from scripts.kafka_wire import decode_response, encode_request
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
 from .scenarios import TOPICS
-from .transaction_scenarios import SCENARIOS, STATE_PARTITIONS
+from .transaction_log_scenarios import SCENARIOS, STATE_PARTITIONS
 from .transcripts import (
     DIRECTORY,
     Fields,

@@ -13,6 +13,8 @@ Invariants:
 - Lists that Kafka keeps in a hash map are sorted. All other lists are compared in their order.
 - A response has the step during which it arrived, or None if it never arrived. Responses of one step have no order:
   they use different connections.
+- The records of a Produce request are the fields of one batch (`records_in_transcripts`), which may contain `%a`.
+  Fetched records are stored as the fields of their batches. Times that a broker chose are `<time>`.
 - Throttle times are omitted. ListGroups and ListTransactions contain only the scenario's groups and transactional
   ids, which begin with its name.
 - Bytes are stored as text, one character for each byte.
@@ -25,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from .records_in_transcripts import describe_batches, is_chosen_by_broker, with_records
+
 DIRECTORY: Final = Path(__file__).parent / "transcripts"
 STEP_MS: Final = 50
 HOST: Final = "/127.0.0.1"
@@ -33,8 +37,19 @@ _REFERENCE: Final = re.compile(r"\$([a-z]+)(?:#(\d+))?")
 _PRODUCER: Final = re.compile(r"%([a-z]+)(?:#(\d+))?")
 _BYTES_FIELDS: Final = {"assignment", "member_metadata", "member_assignment"}
 _TRANSACTION_APIS: Final = frozenset(
-    {"InitProducerId", "AddPartitionsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions"}
+    {
+        "InitProducerId",
+        "AddPartitionsToTxn",
+        "EndTxn",
+        "DescribeTransactions",
+        "ListTransactions",
+        "Fetch",
+        "ListOffsets",
+        "WriteTxnMarkers",
+        "DescribeProducers",
+    }
 )
+_TIMES: Final = frozenset({"last_timestamp", "timestamp"})
 _CODES_WITH_MEMBER_ID: Final = (0, 79)  # NONE, MEMBER_ID_REQUIRED
 
 Fields = dict[str, Any]
@@ -154,7 +169,9 @@ class ScenarioRun:
             return [self._without_producer_ids(item, name) for item in value]
         if name == "producer_id" and value > 0:
             return self.producer_names.setdefault(value, f"<producer {len(self.producer_names) + 1}>")
-        return "<time>" if name == "transaction_start_time_ms" and value > 0 else value
+        if name == "transaction_start_time_ms" and value > 0:
+            return "<time>"
+        return "<time>" if name in _TIMES and is_chosen_by_broker(value) else value
 
     def name_ids(self, responses: Mapping[int, Fields]) -> None:
         """Name the ids of responses that arrived together: the members' own ids first, in the order of requests."""
@@ -183,7 +200,8 @@ class ScenarioRun:
 
     def normalized(self, request: Request, response: Fields) -> Fields:
         """Return a response in the form in which it is stored and compared."""
-        fields: Fields = self.renamed({key: value for key, value in response.items() if key != "throttle_time_ms"})
+        fields: Fields = {key: value for key, value in response.items() if key != "throttle_time_ms"}
+        fields = self.renamed(describe_batches(fields))
         if request.api == "JoinGroup":
             fields["members"].sort(key=lambda member: str(member["member_id"]))
         if request.api == "DescribeGroups":
@@ -193,6 +211,7 @@ class ScenarioRun:
             own = [group for group in fields["groups"] if is_own(self.scenario, group["group_id"])]
             fields["groups"] = sorted(own, key=lambda group: str(group["group_id"]))
         if request.api in _TRANSACTION_APIS:
+            _sort_producers(request.api, fields)
             fields = self._without_producer_ids(fields)
             _sort_transactions(fields, self.scenario)
         if request.api == "DeleteGroups":
@@ -204,6 +223,19 @@ class ScenarioRun:
                     for topic in group["topics"]:
                         topic["partitions"].sort(key=lambda partition: int(partition["partition_index"]))
         return fields
+
+
+def _sort_producers(api: str, fields: Fields) -> None:
+    if api == "WriteTxnMarkers":
+        fields["markers"].sort(key=lambda marker: int(marker["producer_id"]))
+        for marker in fields["markers"]:
+            marker["topics"].sort(key=lambda topic: str(topic["name"]))
+            for topic in marker["topics"]:
+                topic["partitions"].sort(key=lambda row: int(row["partition_index"]))
+    if api == "DescribeProducers":
+        for topic in fields["topics"]:
+            for row in topic["partitions"]:
+                row["active_producers"].sort(key=lambda producer: int(producer["producer_id"]))
 
 
 def _sort_transactions(fields: Fields, scenario: str) -> None:
@@ -240,7 +272,7 @@ def run_scenario(scenario: Scenario, peer: Peer) -> list[StepResponse | None]:
     for number, step in enumerate(scenario.steps):
         until_step = None
         if isinstance(step, Request):
-            fields = run.resolve(with_bytes(step.api, step.fields))
+            fields = with_records(run.resolve(with_bytes(step.api, step.fields)))
             peer.send(number, step.on, client_of(step.on), step.api, step.version, fields)
             until_step = None if step.parks else number
         arrived = peer.wait(STEP_MS if isinstance(step, Request) else step.ms, until_step)

@@ -17,7 +17,8 @@ With fewer than `min_bytes` the fetch waits (`delayed_fetches`) and then reads a
   there are no others.
 
 With read_committed a partition ends at its last stable offset, and the response lists the aborted transactions of the
-range that was read. A transactional batch does not end the wait, the end of its transaction does.
+range that was read. A transactional batch does not end the wait, the end of its transaction does. A position beyond the
+last stable offset ends the wait, as in Kafka, where such a position means that the log was truncated.
 
 This broker has no followers: a request with a replica id is processed like a consumer's.
 """
@@ -187,13 +188,16 @@ class _FetchRead:
         return data
 
     def _has_available_bytes(self) -> bool:
-        """Whether the partitions have `min_bytes`, each up to its limit, or a position is in an older segment."""
+        """Whether the partitions have `min_bytes`, each up to its limit, or a position ends the wait."""
         available_bytes = 0
         for partition, offset, start, max_bytes in self._positions:
             topic, log = partition.topic, partition.log
             if self._broker.topics.get(topic.name) is not topic:
                 return True
-            if offset < (log.last_stable_offset if self._committed else log.log_end_offset):
+            readable_end = log.last_stable_offset if self._committed else log.log_end_offset
+            if offset > readable_end:
+                return True
+            if offset < readable_end:
                 end = log.find_stable_end() if self._committed else log.end_position
                 if isinstance(end, Rejection) or start.segment.base_offset < end.segment.base_offset:
                     return True

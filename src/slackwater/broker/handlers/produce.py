@@ -72,6 +72,10 @@ _WITHOUT_LOG_START: Final = frozenset(
         Error.KAFKA_STORAGE_ERROR,
     }
 )
+# As in Kafka, these errors of a producer's state have no message.
+_WITHOUT_MESSAGE: Final = frozenset(
+    {Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.INVALID_TXN_STATE}
+)
 _DENIED: Final = Rejection(Error.TOPIC_AUTHORIZATION_FAILED, "")
 
 _UNVERIFIED: Final = "Unable to verify the partition has been added to the transaction. Underlying error: "
@@ -110,7 +114,7 @@ class _PendingProduce:
             if isinstance(result, AppendInfo):
                 row.base_offset, _, row.log_append_time_ms, row.log_start_offset, _ = result
             else:
-                self.reject(row, result)
+                self.reject(row, result._replace(message="") if result.error in _WITHOUT_MESSAGE else result)
                 if result.error not in _WITHOUT_LOG_START:
                     row.log_start_offset = partition.log.log_start_offset
             self.complete_one()
@@ -201,9 +205,10 @@ def _append(
 ) -> Sliced[None]:
     """Validate the batches one after another, and append those that are valid."""
     for partition, batch, row in batches:
-        rejected = rejections.get(partition)
-        if rejected is None:
-            rejected = yield from validate(batch, partition.log.config, broker.clock.now_ms())
+        if (unverified := rejections.get(partition)) is not None:
+            produce.reject(row, unverified)
+            continue
+        rejected = yield from validate(batch, partition.log.config, broker.clock.now_ms())
         if rejected is None and broker.topics.partition(partition.topic.name, partition.index) is not partition:
             rejected = Rejection(Error.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted.")
         on_result = produce.on_append(partition, row)

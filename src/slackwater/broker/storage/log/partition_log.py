@@ -313,10 +313,9 @@ class PartitionLog:
             failure = known.marker_error(epoch, marker.coordinator_epoch, pending.transaction_version)
         else:
             if is_client and (earlier := known.duplicate(epoch, sequence, end)):
-                appended_ms = NO_TIMESTAMP
-                if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-                    appended_ms = earlier.timestamp
-                return AppendInfo(earlier.base_offset, earlier.last_offset, appended_ms, self.log_start_offset, True)
+                # As in Kafka, the timestamp of the earlier batch, whatever the topic's timestamp type is.
+                start = self.log_start_offset
+                return AppendInfo(earlier.base_offset, earlier.last_offset, earlier.timestamp, start, True)
             failure = self._transaction_error(known, batch, guard) or known.epoch_error(epoch)
             if failure is None and is_client:
                 if (verification := self._verifications.get(producer_id)) is not None:
