@@ -550,6 +550,12 @@ LOST_LINE = (
 )
 
 
+LATE_LINE = (
+    f"[2026-05-01T10:00:00,1][WARN ][{'a.long.name.' * 6}] [Consumer clientId=o-1, groupId=o] Offset commit failed "
+    f"on partition t-0 at offset 7: {'more words ' * 20}"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "begin", "end"),
     [
@@ -557,6 +563,8 @@ LOST_LINE = (
         (LEAVE_LINE, "…Member o-1-c5ac1c6c… has left group…", "request; client reason: not provided"),
         (LOST_LINE, "…Group coordinator kafka:9092…", "Rediscovery will be attempted."),
         ("Member o-1 left (a.b.Coordinator)", "Member o-1 left", ""),
+        (LATE_LINE, "…Offset commit failed on partition t-0 at offset 7:", "more…"),
+        ("\x1b[36mo-1 |\x1b[0m Heartbeat failed for group o because it is rebalancing", "", "it is rebalancing"),
         (
             f"Member o-1 was removed{' again' * 160} at the end and wit",
             "Member o-1 was removed again again…",
@@ -569,6 +577,35 @@ def test_quoted_line_keeps_the_message_and_the_reason(line: str, begin: str, end
     assert len(quoted) <= 74
     assert quoted.startswith(begin)
     assert quoted.endswith(end)
+
+
+def test_evidence_in_json_is_shown_with_its_error(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    error = "FENCED_INSTANCE_ID: another consumer with the same group.instance.id has registered"
+    fields = {"time": "2026-05-01T10:00:00Z", "level": "warn", "message": "join group failed", "group": "g"}
+    log.write_text(json.dumps({**fields, "err": error}) + "\n")
+    _, out, _ = run(str(log))
+    assert f"\n      join group failed: {error}\n" in out
+
+
+def test_evidence_has_no_colours_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    line = "[2026-05-01 10:00:00,433: WARNING]: Heartbeat failed for group g because it is rebalancing"
+    log.write_text(f"\x1b[36mworker_1  |\x1b[0m {line}\n" * 3)
+    _, out, _ = run(str(log))
+    assert f"\n      worker_1  | {line}\n" in out
+
+
+def test_fenced_member_in_a_broker_log_without_its_group(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(
+        "[2026-05-01 10:00:00,711] ERROR given member.id o-1-a is identified as a known static member o, but not "
+        "matching the expected member.id o-1-b during join-group, will respond with instance fenced error "
+        "(kafka.coordinator.group.GroupMetadata)\n"
+    )
+    code, out, _ = run(str(log))
+    assert code == 1
+    assert "(group not named in the log): instance_id_conflict, caused by o" in out
 
 
 def test_colours_are_for_terminals_that_want_them(tmp_path: Path) -> None:

@@ -153,11 +153,13 @@ def _title(verdict: "Verdict") -> str:
 
 
 def _print_evidence(line: "EvidenceLine") -> None:
+    from slackwater.doctor.history.lines import readable
+
     clock = shown_time(line.time_ms)
     _print(f"{clock}{'  ' if clock else ''}{line.what}  [{_relative(line.where or line.source)}]", indent=4)
-    if line.line and not line.line.startswith("{"):  # JSON of an event repeats what was printed
+    if line.line and (text := readable(line.line)):  # JSON of an event repeats what was printed
         width = (_width() or _MAX_LINE) - 6
-        _print_styled(f"      {shorten_log_line(escape_line(line.line), width)}", dim=True)
+        _print_styled(f"      {shorten_log_line(escape_line(text), width)}", dim=True)
 
 
 def _rebalances(alike: "Sequence[Verdict]") -> str:
@@ -179,9 +181,13 @@ def _relative(where: str) -> str:
 
 
 def shorten_log_line(text: str, width: int) -> str:
-    """Return a log line without its logger, and if it is longer than this without its head, ids and middle."""
-    from slackwater.doctor.history.lines import SHOWN_CHARACTERS
+    """Return a log line without its logger, and if it is longer than this without its head, ids and middle.
 
+    If the middle has the words that decide, the text before them and the end are left out instead.
+    """
+    from slackwater.doctor.history.lines import SHOWN_CHARACTERS, deciding_words
+
+    deciding = deciding_words(text, width) if len(text) > width else ""
     is_cut = len(text) >= SHOWN_CHARACTERS and not _LOGGER.search(text) and not _OPEN.search(text)
     text = _OPEN.sub("", _LOGGER.sub("", text))
     if len(text) > width:
@@ -190,7 +196,14 @@ def shorten_log_line(text: str, width: int) -> str:
         text = _UUID.sub(rf"\1{_ELLIPSIS}", text)
     if is_cut and not text.endswith(_ELLIPSIS):
         text += _ELLIPSIS
-    return shorten_in_the_middle(text, width)
+    shown = shorten_in_the_middle(text, width)
+    if not deciding or " ".join(deciding.split()[:2]) in shown:
+        return shown
+    deciding = _ELLIPSIS + _OPEN.sub("", _LOGGER.sub("", deciding))
+    if len(deciding) <= width:
+        return deciding
+    words = deciding[: width - 1].rpartition(" ")[0]
+    return (words if 5 * len(words) > 4 * width else deciding[: width - 1]) + _ELLIPSIS
 
 
 def shorten_in_the_middle(text: str, width: int) -> str:

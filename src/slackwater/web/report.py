@@ -21,7 +21,7 @@ from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.events.row_predicates import is_close_reason
 from slackwater.doctor.events.times import shown_time
 from slackwater.doctor.history.files import display_name
-from slackwater.doctor.history.lines import SHOWN_CHARACTERS
+from slackwater.doctor.history.lines import SHOWN_CHARACTERS, readable
 from slackwater.doctor.prescriptions import Prescription, place_to_paste, settings_note
 from slackwater.doctor.prescriptions.libraries import BROKER, UNKNOWN_LIBRARY
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, TimelineMarker
@@ -236,12 +236,14 @@ def _evidence(lines: Sequence[EvidenceLine]) -> str:
 
 
 def _cited(line: str) -> str:
-    """Return a log line; JSON of an event or record is folded, because the sentence above it says the same."""
+    """Return a log line without colours; JSON is folded, after its message and error if it has any."""
     if len(line) >= SHOWN_CHARACTERS:
         line = line[: SHOWN_CHARACTERS - 1] + "…"
+    text = readable(line)
+    shown = f"<code>{_text(text)}</code>" if text else ""
     if line.startswith("{"):
-        return f"<details><summary>as recorded</summary><code>{_text(line)}</code></details>"
-    return f"<code>{_text(line)}</code>" if line else ""
+        return f"{shown}<details><summary>as recorded</summary><code>{_text(line)}</code></details>"
+    return shown
 
 
 def _lag(verdict: Verdict) -> str:

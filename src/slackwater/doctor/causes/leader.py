@@ -15,7 +15,7 @@ from slackwater.doctor.causes.absences import ExplainedAbsence, outage_of
 from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
-from slackwater.doctor.headlines import shown_names
+from slackwater.doctor.headlines import plural, shown_names
 from slackwater.doctor.prescriptions.numbers import measured
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind, Trigger
@@ -88,8 +88,8 @@ def connect_config_loop(history: GroupHistory, absences: Sequence[ExplainedAbsen
         figures={"rejoins": len(rows)},
         missing=() if is_loop else (WORKERS,),
         partial=not is_loop,
-        headline=f"{shown_names(names, 'a worker')}: rejoined {len(rows)} times because its configuration offset is "
-        "not that of the assignment",
+        headline=f"{shown_names(names, 'a worker')}: rejoined {plural(len(rows), 'time')} because its configuration "
+        "offset is not that of the assignment",
     )
 
 

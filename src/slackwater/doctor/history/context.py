@@ -25,7 +25,7 @@ _FIELDS: Final = {
     "group": re.compile(r"(?<![\w.-])(?:consumer[_ .-]?group|group)(?:[_. -]?(?:id|name))?" + _VALUE, re.IGNORECASE),
     "client": re.compile(r"(?<![\w.-])client[_. -]?id" + _VALUE, re.IGNORECASE),
     "member": re.compile(r"(?<![\w.-])member(?:[_. -]?id)?" + _VALUE, re.IGNORECASE),
-    "instance": re.compile(r"(?<![\w.-])(?:group[_.]?)?instance[_.]?id" + _VALUE, re.IGNORECASE),
+    "instance": re.compile(r"(?<![\w.-])(?<!same )(?:group[_.]?)?instance[_.]?id" + _VALUE, re.IGNORECASE),
     "generation": re.compile(r"(?<![\w.-])generation(?:[_. -]?id)?" + _VALUE, re.IGNORECASE),
 }
 _RUBY_TAG: Final = re.compile(r"\[\[([^\]]+)\] \{")

@@ -28,10 +28,7 @@ _KAFKAJS_CREATOR: Final = re.compile(
 
 def normalize(text: str) -> str:
     """Return a line in the layout that the templates expect."""
-    if "\x1b" in text:
-        text = _COLOUR.sub("", text)
-    elif "0m" in text:
-        text = _COLOUR_WITHOUT_ESCAPE.sub("", text)
+    text = without_colours(text)
     if text[:1] in " >*`":
         text = _without_marks(text)
     if text.endswith("**"):
@@ -45,6 +42,13 @@ def normalize(text: str) -> str:
     if '"logger":"kafkajs"' in text and '"message":' not in text:
         text = _KAFKAJS_CREATOR.sub(r'\2"logger":"kafkajs","message":"\1",\3', text)
     return text
+
+
+def without_colours(text: str) -> str:
+    """Return a line without the escape sequences of a terminal."""
+    if "\x1b" in text:
+        return _COLOUR.sub("", text)
+    return _COLOUR_WITHOUT_ESCAPE.sub("", text) if "0m" in text else text
 
 
 def _without_marks(text: str) -> str:

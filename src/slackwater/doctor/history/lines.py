@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import hyperscan
 
-from slackwater.doctor.history.layouts import normalize
+from slackwater.doctor.history.layouts import normalize, without_colours
 from slackwater.doctor.templates.java import BROKER_SETTINGS, SETTINGS
 from slackwater.doctor.templates.registry import FAMILIES
 from slackwater.doctor.templates.wording import TemplateSet
@@ -40,6 +40,7 @@ _MAX_DEPTH: Final = 3
 """JSON in JSON: the object of a logger in that of a container runtime in that of a log shipper."""
 _KAFKAJS: Final = '"logger":"kafkajs"'
 _TEXT_FIELDS: Final = ("message", "msg", "log", "textPayload", "event")
+_ERROR_FIELDS: Final = ("err", "error")
 _TIMESTAMP_FIELDS: Final = (
     "time",
     "@timestamp",
@@ -279,6 +280,44 @@ def unwrap(text: str, depth: int = 0) -> LoggedText:
         logged = unwrap(inner, depth + 1)
         return logged._replace(timestamp=logged.timestamp or timestamp)
     return LoggedText((text if inner is None else inner).rstrip(" "), timestamp)
+
+
+def evidence_text(line: str) -> str:
+    """Return a line as the evidence of a verdict shows it: the logged text, with the error of its JSON object."""
+    logged = unwrap(line).text
+    is_unwrapped = line.startswith("{") and not logged.startswith("{")
+    return readable(line)[:SHOWN_CHARACTERS] if is_unwrapped else without_colours(logged)[:SHOWN_CHARACTERS]
+
+
+def readable(text: str) -> str:
+    """Return a line without colours; of a JSON object the message with its error, "" of one without a message."""
+    text = without_colours(text)
+    if not text.startswith("{"):
+        return text
+    if any(all(part in text for part in parts) for parts in (_IN_RECORDS, _IN_GROUP_EVENTS)):
+        return ""
+    fields = _fields(text) or _cut_fields(text)
+    message = readable(_first_field(fields, _TEXT_FIELDS) or "")
+    values = ((value.get("message") if isinstance(value, dict) else value) for value in map(fields.get, _ERROR_FIELDS))
+    error = next((value for value in values if isinstance(value, str) and value), "")
+    return f"{message}: {error}" if message and error and error not in message else message
+
+
+def deciding_words(text: str, width: int) -> str:
+    """Return a line from the words on that its template is recognised by; "" if no template matches it.
+
+    If the error in the line is not near these words, return the line from the error on.
+    """
+    choice = TEMPLATES.choose(TEMPLATES.literals_in(text))
+    matched = None if choice is None else TEMPLATES.match(text, choice)
+    if matched is None:
+        return ""
+    template, match = matched
+    place = text.find(template.required)
+    if not template.required.startswith(" "):
+        place = text.rfind(" ", 0, place) + 1
+    error = match.start(template.groups["error"]) if "error" in template.groups else -1
+    return text[error if error - place > 2 * width // 3 else place :].strip()
 
 
 def _unwrap_prefixed(text: str, depth: int) -> LoggedText:

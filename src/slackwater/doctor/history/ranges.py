@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final, NamedTuple
 
 from slackwater.doctor.history.files import DECOMPRESSED, LocalFile, open_log
-from slackwater.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, unwrap
+from slackwater.doctor.history.lines import MAX_LINE_LENGTH, evidence_text
 
 MAX_TASK_BYTES: Final = 2**27
 """As many as a task of Spark reads."""
@@ -150,7 +150,7 @@ def count_lines(part: LogFileRange, positions: Sequence[int]) -> Iterator[LineCo
     with open_log(part.path) as file:
         previous = part.begin
         for position in sorted(position for position in positions if part.begin <= position < part.end):
-            text = unwrap(_line_at(file, position)).text[:SHOWN_CHARACTERS]
+            text = evidence_text(_line_at(file, position))
             yield LineCount(part.name, position, _count_line_ends(file, previous, position), text)
             previous = position
         yield LineCount(part.name, part.end, _count_line_ends(file, previous, part.end), None)

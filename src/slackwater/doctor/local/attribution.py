@@ -3,7 +3,7 @@
 Invariants:
 - A file that names exactly one client belongs to that client; a file that names exactly one group, to that group.
 - A client id, member id or instance id that is known in exactly one group of the cluster is in that group.
-- A failure in a client's log that belongs to no known group is kept in the nameless group.
+- A failure in a client's log, or a fenced member, that belongs to no known group is kept in the nameless group.
 """
 
 import json
@@ -18,7 +18,7 @@ from slackwater.doctor.history.summaries import (
     WITHOUT_GROUP,
     FileSummaries,
 )
-from slackwater.group.events import EventSource
+from slackwater.group.events import EventKind, EventSource
 
 EventRow = dict[str, Any]
 """A row of the event table with its detail as JSON; a column without a value may be missing."""
@@ -63,9 +63,10 @@ def fill_names(rows: Iterable[EventRow], summaries: FileSummaries, row_ids: Iter
 
 
 def assign_unknown_group(rows: Iterable[EventRow]) -> None:
-    """Put the failures in clients' logs that belong to no known group into the nameless group."""
+    """Put failures in clients' logs, and fenced members, that belong to no known group into the nameless group."""
     for row in rows:
-        if not row.get("group") and row["source"] == EventSource.CLIENT_LOG and row["kind"] in NAMELESS_FAILURES:
+        is_failure = row["kind"] in NAMELESS_FAILURES and row["source"] == EventSource.CLIENT_LOG
+        if not row.get("group") and (is_failure or row["kind"] == EventKind.MEMBER_FENCED):
             row["group"] = NAMELESS_GROUP
 
 

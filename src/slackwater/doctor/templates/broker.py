@@ -625,11 +625,20 @@ GROUP_METADATA: Final = Family(
         "[Group Metadata Manager on Broker ",
         "Loaded member ",
         "Static member MemberMetadata(",
+        "will respond with instance fenced error",
     ),
     prefix=r"^(.*?)(?:\[Group ?Metadata ?Manager (?:brokerId=|on Broker )\d+\]:? )?",
     prefix_slots=("head",),
     words=("[GroupMetadataManager", "[Group Metadata Manager"),
     templates=(
+        Template(
+            "fenced",
+            "2.4-2.8",
+            "will respond with instance fenced error",
+            "given member.id <member> is identified as a known static member <instance>, but not matching the expected "
+            "member.id <holder> during <operation>, will respond with instance fenced error",
+            EventKind.MEMBER_FENCED,
+        ),
         Template("member replayed", "2.4-3.9", "Loaded member ", "Loaded member <*> in group <*>", None),
         Template(
             "member loaded",

@@ -489,6 +489,18 @@ _WITH_GROUP_AT_THE_END: Final = (
 )
 """The same wording in the older Java consumer and in the Python clients, with the group."""
 
+_LEAVES_WITHOUT_GROUP: Final = (
+    Template(
+        "left late",
+        "2.4+",
+        "sending LeaveGroup request to coordinator",
+        "Member <member> sending LeaveGroup request to coordinator <node> due to consumer poll timeout has expired<*>",
+        EventKind.POLL_OVERRUN,
+        {"trigger": "poll_timeout"},
+    ),
+)
+"""The overrun itself: a leave without a group is not kept, a failure is."""
+
 JAVA_TEXT: Final = Family(
     name="Java consumer's messages alone",
     source=EventSource.CLIENT_LOG,
@@ -497,7 +509,7 @@ JAVA_TEXT: Final = Family(
     prefix_slots=("head",),
     words=(),
     is_open=True,
-    templates=(*_WITH_GROUP_AT_THE_END, *_WITHOUT_PREFIX),
+    templates=(*_LEAVES_WITHOUT_GROUP, *_WITH_GROUP_AT_THE_END, *_WITHOUT_PREFIX),
 )
 """Lines whose `[Consumer clientId=…, groupId=…]` a layout or a person left out."""
 

@@ -27,7 +27,7 @@ from slackwater.doctor.history.summaries import (
     NO_TIMESTAMP,
     FileSummaries,
 )
-from slackwater.group.events import EventSource
+from slackwater.group.events import EventKind, EventSource
 from slackwater.spark.doctor.history.attribution import fill_group_from_instance, fill_names
 from slackwater.spark.doctor.history.buckets import (
     BUCKETED,
@@ -200,8 +200,9 @@ def with_json_detail(events: DataFrame) -> DataFrame:
 
 
 def _with_nameless_group(rows: DataFrame) -> DataFrame:
-    """Put the failures in clients' logs that belong to no known group into the nameless group."""
+    """Put failures in clients' logs, and fenced members, that belong to no known group into the nameless group."""
     is_failure = (F.col("source") == EventSource.CLIENT_LOG.value) & F.col("kind").isin(*NAMELESS_FAILURES)
+    is_failure |= F.col("kind") == EventKind.MEMBER_FENCED.value
     return rows.withColumn("group", F.coalesce("group", F.when(is_failure, F.lit(NAMELESS_GROUP))))
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from slackwater.doctor.history.event_batches import to_events
 from slackwater.doctor.history.evidence import LinePosition, NumberedLine, number_lines
 from slackwater.doctor.history.files import COMPRESSED, LocalFile, local_path
-from slackwater.doctor.history.lines import MAX_LINE_LENGTH, SHOWN_CHARACTERS, LogLine, find_lines, unwrap
+from slackwater.doctor.history.lines import MAX_LINE_LENGTH, LogLine, evidence_text, find_lines
 from slackwater.doctor.history.log_events import LogReader, is_complete
 from slackwater.doctor.history.ranges import LineCount, LogFileRange, count_lines, plan_tasks, read_blocks
 from slackwater.doctor.history.summaries import FileSummaries, summarize
@@ -231,7 +231,7 @@ def find_evidence_text_lines(
         total = total if row.file == name else 0
         for position, line in row.shown:
             number = total + position - row.first + 1
-            shown[row.file, position] = NumberedLine(number, unwrap(line).text[:SHOWN_CHARACTERS])
+            shown[row.file, position] = NumberedLine(number, evidence_text(line))
         name, total = row.file, total + row.lines
     return shown
 
