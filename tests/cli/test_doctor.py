@@ -552,7 +552,7 @@ LOST_LINE = (
 
 LATE_LINE = (
     f"[2026-05-01T10:00:00,1][WARN ][{'a.long.name.' * 6}] [Consumer clientId=o-1, groupId=o] Offset commit failed "
-    f"on partition t-0 at offset 7: {'more words ' * 20}"
+    f"on partition t-0 at offset 7: {' '.join(f'word{number}' for number in range(40))}"
 )
 
 
@@ -563,7 +563,7 @@ LATE_LINE = (
         (LEAVE_LINE, "…Member o-1-c5ac1c6c… has left group…", "request; client reason: not provided"),
         (LOST_LINE, "…Group coordinator kafka:9092…", "Rediscovery will be attempted."),
         ("Member o-1 left (a.b.Coordinator)", "Member o-1 left", ""),
-        (LATE_LINE, "…Offset commit failed on partition t-0 at offset 7:", "more…"),
+        (LATE_LINE, "…word0 word1 word2 ", "…"),
         ("\x1b[36mo-1 |\x1b[0m Heartbeat failed for group o because it is rebalancing", "", "it is rebalancing"),
         (
             f"Member o-1 was removed{' again' * 160} at the end and wit",
