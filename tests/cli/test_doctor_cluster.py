@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from slackwater import Broker
+from slackwater import Broker, ConsumerGroupMetadata, OffsetAndMetadata, Producer, TopicPartition
 from slackwater.cli import doctor_cluster
 from slackwater.cli.app import app
 from slackwater.cli.doctor import run_diagnosis
+from slackwater.cli.doctor_cluster import read_cluster
 from slackwater.doctor.diagnosis import DiagnosisRequest
 from tests.client.helpers import consumer, poll_until
 
@@ -38,6 +39,20 @@ def test_small_cluster_is_diagnosed_without_spark(broker: Broker, group: str) ->
     assert cluster != broker.bootstrap_servers
     assert groups["groups"][group]["rebalances"] >= 2
     assert set(groups["groups"][group]["sources"]) >= {"coordinator", "offsets_topic"}
+
+
+def test_offsets_of_aborted_transactions_are_no_commits(broker: Broker) -> None:
+    group, partition = "copier", TopicPartition("payments", 0)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": group}) as producer:
+        producer.init_transactions()
+        for offset, is_committed in ((5, True), (90, False), (7, True)):
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction({partition: OffsetAndMetadata(offset)}, ConsumerGroupMetadata(group))
+            (producer.commit_transaction if is_committed else producer.abort_transaction)()
+    rows = read_cluster(DiagnosisRequest(bootstrap=broker.bootstrap_servers))
+    assert rows is not None
+    details = [json.loads(row["detail"]) for row in rows if row["group"] == group and row["kind"] == "progress"]
+    assert sum(detail["offsets_advanced"] for detail in details) == 2
 
 
 def test_large_cluster_is_left_to_spark(broker: Broker, group: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,8 @@ def _read_records(request: "DiagnosisRequest") -> "list[ConsumerRecord] | None":
     with Admin(settings) as admin:
         listed = {topic.name for topic in admin.list_topics(internal=True)}
     topics = [name for name in (OFFSETS_TOPIC, EVENTS_TOPIC) if name in listed]
-    with Consumer(settings | {"auto.offset.reset": "earliest"}) as consumer:
+    # read_committed: offsets of aborted transactions are not commits
+    with Consumer(settings | {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}) as consumer:
         partitions = [partition for topic in topics for partition in consumer.partitions_for(topic)]
         begins, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
         if sum(ends[partition] - begins[partition] for partition in partitions) > MAX_RECORDS:

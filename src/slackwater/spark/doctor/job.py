@@ -193,6 +193,7 @@ def _topic(spark: SparkSession, request: DiagnosisRequest, topic: str) -> DataFr
     reader = spark.read.format("slackwater").option("kafka.bootstrap.servers", request.bootstrap or "")
     for name, value in request.settings.items():
         reader = reader.option(f"kafka.{name}", value)
+    reader = reader.option("kafka.isolation.level", "read_committed")  # offsets of aborted transactions are not commits
     return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
 
