@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 log = get_logger("slackwater.broker")
 BACKLOG: Final = 4096
+CLOSE_S: Final = 1.0  # for the connections at a stop
 _LATE_S: Final = 0.05
 # A client may connect during a stall: its connection is accepted in one iteration and read in a later one.
 _MIN_LATE_ITERATIONS: Final = 4
@@ -81,6 +82,7 @@ class Server:
         self._group_timer_due_ms = 0
         self._listeners: dict[str, asyncio.Server | TlsListener] = {}
         self._is_stopping = False
+        self._all_closed = asyncio.Event()  # set during a stop only
         self.handlers: dict[int, Handler] = {}  # loaded on first use; a test may replace one to inject a fault
         self._apis = {api.key: api for api in SUPPORTED_APIS}
         self.max_request_bytes = settings.number("socket.request.max.bytes")
@@ -190,8 +192,9 @@ class Server:
                 pending.abort()
             for connection in list(self._connections):
                 connection.close()
-        else:
-            self.abort_connections()
+            await self._wait_until_closed()
+        self.abort_connections()
+        await self._wait_until_closed()  # the loop may end next, which fails while a connection closes
         # Blocking work in progress completes before its files are closed. At interpreter exit the thread has already
         # ended and accepts no more work.
         with contextlib.suppress(RuntimeError):
@@ -199,6 +202,12 @@ class Server:
         self._thread.shutdown()
         await asyncio.sleep(0)
         self.broker.close(clean=clean)
+
+    async def _wait_until_closed(self) -> None:
+        """Wait until no connection is open, but at most CLOSE_S: a client may read nothing."""
+        if self._by_host:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_closed.wait(), CLOSE_S)
 
     def abort_connections(self) -> None:
         """Close every connection now; unsent responses are lost."""
@@ -243,6 +252,8 @@ class Server:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+            if self._is_stopping and not self._by_host:
+                self._all_closed.set()
 
     def _max_of_host(self, host: str) -> int:
         limit = self._host_limits.get(host.removeprefix("/"))

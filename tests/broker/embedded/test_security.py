@@ -1,5 +1,8 @@
 """`Broker(security=...)`: a secured broker in one line."""
 
+import contextlib
+import socket
+import ssl
 import stat
 import sys
 
@@ -9,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from slackwater import Broker, UsageError
 from slackwater.broker.embedded import certificates
+from slackwater.testing.kafka import Kafka
+from tests.waiting import wait_until
 
 DEADLINE_S = 30.0
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -26,6 +31,32 @@ def test_client_of_a_secured_broker(protocol: str, process: bool) -> None:
         broker.restart()
         producer.produce("orders", b"two")
         assert producer.flush(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stop", "kill"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_stop_closes_clients_that_do_not_answer(protocol: str, clean: bool) -> None:
+    with Kafka(security=protocol) as broker:
+        config = broker.client_config("alice")
+        context = ssl.create_default_context(cafile=config["ssl.ca.location"])
+        if protocol == "SSL":
+            context.load_cert_chain(config["ssl.certificate.location"], config["ssl.key.location"])
+        with (
+            socket.create_connection(("127.0.0.1", broker.port), DEADLINE_S) as silent,
+            context.wrap_socket(silent, server_hostname="127.0.0.1") as connected,
+            socket.create_connection(("127.0.0.1", broker.port), DEADLINE_S),  # its handshake never starts
+        ):
+
+            def connections() -> int:
+                return broker.call(lambda server: server.connections + server.pending_connections)
+
+            wait_until(lambda: connections() == 2, connections, DEADLINE_S)
+            if clean:
+                broker.stop()
+            else:
+                broker.kill()
+            with contextlib.suppress(ConnectionResetError, ssl.SSLEOFError):
+                assert connected.recv(1) == b""
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

@@ -215,8 +215,6 @@ class TransactionRequests:
                 self.last_failure = ""
                 return response
             if not error.retriable:
-                if error is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                    message = ""  # that of FindCoordinator does not name the principal
                 raise self._manager.error_of(request.API.name, error, message, principal=self._cluster.principal)
             if self._manager.state is TransactionManagerState.FATAL_ERROR and self._manager.error is not None:
                 raise self._manager.error
