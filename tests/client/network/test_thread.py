@@ -123,13 +123,11 @@ def test_connection_that_asks_for_sasl_is_aborted() -> None:
     network = NetworkThread("test")
     address = ("127.0.0.1", server.port)
     cluster = network.run(Cluster.create(ClusterConfig(bootstrap_servers=(address,), client_id="c")))
-    with pytest.raises(NetworkError, match="closed it at the first request"):
-        network.run(cluster.request_any(MetadataRequest(), MetadataResponse))
-    again = network.submit(cluster.request_any(MetadataRequest(), MetadataResponse))
+    pending = network.submit(cluster.request_any(MetadataRequest(), MetadataResponse))
     assert asked.wait(10)
     network.run(cluster.close())
     network.close()  # an open socket is reported as a ResourceWarning
     end.set()
     server.close()
-    assert again.cancelled()
+    assert pending.cancelled()
     assert network.loop.is_closed()
