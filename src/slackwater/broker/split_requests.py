@@ -70,7 +70,7 @@ _SPLITS: Final[dict[int, tuple[Split, ...]]] = {
     apis.TXN_OFFSET_COMMIT.key: (Split("topics.partitions", "topics.partitions", 1_000),),
     apis.CONSUMER_GROUP_DESCRIBE.key: (Split("group_ids", "groups"),),
     apis.ALTER_CLIENT_QUOTAS.key: (Split("entries", "entries"),),
-    apis.DESCRIBE_TRANSACTIONS.key: (Split("transactional_ids", "transaction_states"),),
+    apis.DESCRIBE_TRANSACTIONS.key: (Split("transactional_ids", "transaction_states", 100),),
 }
 
 

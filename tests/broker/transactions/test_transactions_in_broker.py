@@ -100,6 +100,34 @@ def test_broker_has_transaction_version_2(tmp_path: Path) -> None:
         assert response.finalized_features_epoch >= 0
 
 
+def test_one_transaction_is_described_at_most_three_times(tmp_path: Path) -> None:
+    """A small request must not cause a large response."""
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        _, producer_id, epoch = init(client)
+        add(client, (producer_id, epoch))
+        response = client.request_fields("DescribeTransactions", 0, transactional_ids=[ID] * 50 + ["other"])
+        rows = [(row["transactional_id"], len(row["topics"])) for row in response["transaction_states"]]
+        assert rows == [(ID, 1)] * 3 + [("other", 0)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "listed"), [("pay.*", [ID]), (".*x", []), ("((p|[a-z]*)+.?)+", [ID]), ("(?=p).*", None)]
+)
+def test_ids_are_listed_by_pattern(tmp_path: Path, pattern: str, listed: list[str] | None) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        init(client)
+        response = client.request_fields("ListTransactions", 2, transactional_id_pattern=pattern)
+        error = Error.INVALID_REGULAR_EXPRESSION if listed is None else Error.NONE
+        assert response["error_code"] == error
+        assert [row["transactional_id"] for row in response["transaction_states"]] == (listed or [])
+
+
 @pytest.mark.proves("TX-53", "TX-54")
 @pytest.mark.parametrize("clean", [True, False])
 def test_restart_keeps_transactions(tmp_path: Path, clean: bool) -> None:

@@ -1,11 +1,13 @@
 """DescribeTransactions, v0.
 
-Only topics that the client may describe are listed.
+Only topics that the client may describe are listed. A transaction is described as often as its id appears in the
+request, up to `MAX_REPEATS` times.
 """
 
 from itertools import groupby
 
 from slackwater.broker.broker import Broker
+from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.group.transactions.messages import (
@@ -24,9 +26,10 @@ from slackwater.wire.messages.describe_transactions import (
 
 def handle(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> None:
     """Describe the transactions of the ids that the client may describe."""
+    ids = limit_repeats(request.transactional_ids, str)
     allowed = {
         transactional_id
-        for transactional_id in request.transactional_ids
+        for transactional_id in ids
         if broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
     }
 
@@ -39,7 +42,6 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTransaction
             )
         )
 
-    ids = request.transactional_ids
     broker.transactions.submit(DescribeTransactions(tuple(each for each in ids if each in allowed)), on_response)
 
 

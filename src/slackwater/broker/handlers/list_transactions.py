@@ -3,14 +3,18 @@
 v1   filter by duration (KIP-994)
 v2   filter by a pattern for the transactional id (KIP-1152)
 
-Only ids that the client may describe are listed. Unknown names of states are returned.
+Only ids that the client may describe are listed. Unknown names of states are returned. The ids are compared with a
+pattern in slices.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from slackwater.broker.broker import Broker
+from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.request_context import RequestContext
-from slackwater.broker.transactions.id_pattern import compile_pattern
+from slackwater.broker.slices import Sliced
+from slackwater.broker.transactions.id_pattern import IdPattern, compile_pattern
 from slackwater.group.errors import Error
 from slackwater.group.transactions import TransactionState
 from slackwater.group.transactions.messages import ListTransactions
@@ -25,12 +29,32 @@ _NEVER_STORED: Final = "PrepareEpochFence"  # a state of Kafka that it never wri
 
 def handle(broker: Broker, context: RequestContext, request: ListTransactionsRequest) -> None:
     """List the transactional ids that match every filter."""
-    matches_id = None
-    if request.transactional_id_pattern:
-        matches_id = compile_pattern(request.transactional_id_pattern)
-        if matches_id is None:
-            context.respond(error_response(request, context.version, Error.INVALID_REGULAR_EXPRESSION))
-            return
+    if not request.transactional_id_pattern:
+        _list(broker, context, request, None)
+    elif (pattern := compile_pattern(request.transactional_id_pattern)) is None:
+        context.respond(error_response(request, context.version, Error.INVALID_REGULAR_EXPRESSION))
+    else:
+        work = _list_matching(broker, context, request, pattern)
+        handle_in_slices(broker, context, request, work, error_response, is_read_only=True)
+
+
+def _list_matching(
+    broker: Broker, context: RequestContext, request: ListTransactionsRequest, pattern: IdPattern
+) -> Sliced[None]:
+    matching: set[str] = set()
+    for transactional_id in list(broker.transactions.coordinator.transactions):
+        if (yield from pattern.matches(transactional_id)):
+            matching.add(transactional_id)
+        yield None
+    _list(broker, context, request, matching.__contains__)
+
+
+def _list(
+    broker: Broker,
+    context: RequestContext,
+    request: ListTransactionsRequest,
+    matches_id: Callable[[str], bool] | None,
+) -> None:
     names = request.state_filters
     unknown = [name for name in names if name not in _STATES and name != _NEVER_STORED]
 
