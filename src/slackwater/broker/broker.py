@@ -121,6 +121,7 @@ class Broker:
             complete_offsets=self.groups.complete_transaction,
             now_ms=clock.now_ms,
             schedule_flush=schedule_flush,
+            later=loop.call_later,
         )
         self.transactions = TransactionShell(
             transaction_config(settings),

@@ -1,14 +1,19 @@
 """WriteTxnMarkers, and what readers with read_committed see: Fetch, ListOffsets, DescribeProducers."""
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from slackwater.broker.server import Server
 from slackwater.broker.storage.topics import Topic
+from slackwater.broker.transactions import markers as marker_writer
+from slackwater.broker.transactions.interfaces import TransactionMarker
 from slackwater.clock import ManualClock
 from slackwater.group.errors import Error
+from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -101,6 +106,27 @@ def test_markers_of_several_producers(tmp_path: Path, version: int) -> None:
         }
         assert [partition.log.log_end_offset for partition in topic.partitions] == [4, 1]
         assert await write(client) == {}
+
+    with_server(tmp_path, scenario, clock=ManualClock(NOW_MS))
+
+
+def test_one_iteration_writes_a_limited_number_of_markers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a transaction with thousands of partitions delays no other client."""
+    monkeypatch.setattr(marker_writer, "MAX_MARKERS", 4)
+
+    async def scenario(server: Server) -> None:
+        topic = server.broker.topics.create("t", 10)
+        results: list[Mapping[TopicPartition, Error]] = []
+        for producer_id, count in ((1, 10), (2, 3)):
+            partitions = tuple(TopicPartition("t", index) for index in range(count))
+            server.broker.markers.write([TransactionMarker(producer_id, 0, 0, True, partitions)], results.append)
+        written = [0]
+        while len(results) < 2:
+            await asyncio.sleep(0)
+            written.append(sum(partition.log.log_end_offset for partition in topic.partitions))
+        steps = [after - before for before, after in itertools.pairwise(written) if after > before]
+        assert steps == [4, 4, 4, 1]
+        assert [(len(errors), set(errors.values())) for errors in results] == [(10, {Error.NONE}), (3, {Error.NONE})]
 
     with_server(tmp_path, scenario, clock=ManualClock(NOW_MS))
 

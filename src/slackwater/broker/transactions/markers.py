@@ -1,12 +1,16 @@
 """Writes transaction markers to the logs of partitions, and completes the offsets of groups.
 
 Invariants:
-- Markers are written at the end of an iteration, after its appends of producers and groups.
+- Markers are written at the end of an iteration, after its appends of producers and groups, in the order of the calls.
+- One iteration writes at most `MAX_MARKERS`: a transaction with thousands of partitions delays no other client.
 - A marker in a partition of `__consumer_offsets` commits or drops the offsets of its producer when it is durable.
 - Waiting fetches with read_committed are checked after the write.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final
 
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -20,10 +24,25 @@ from slackwater.wire.records.markers import EndTransactionMarker
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """Called with the partition of the offsets topic, the producer id, and whether the transaction is committed."""
+MAX_MARKERS: Final = 500  # they take about 20 ms
+
+
+class _PendingMarkers:
+    """The markers of one call: those that are not written yet, and the results of the others."""
+
+    __slots__ = ("errors", "on_written", "unwritten", "written")
+
+    def __init__(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
+        self.unwritten: Iterator[tuple[TransactionMarker, TopicPartition]] = (
+            (marker, at) for marker in markers for at in marker.partitions
+        )
+        self.on_written = on_written
+        self.errors: dict[TopicPartition, Error] = {}
+        self.written: list[tuple[TransactionMarker, Partition]] = []
 
 
 class PartitionMarkerWriter:
-    """The markers of the current iteration."""
+    """The markers that are not written yet."""
 
     def __init__(
         self,
@@ -33,54 +52,69 @@ class PartitionMarkerWriter:
         complete_offsets: CompleteOffsets,
         now_ms: Callable[[], int],
         schedule_flush: Callable[[], None],
+        later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._durability = durability
         self._complete_offsets = complete_offsets
         self._now_ms = now_ms
         self._schedule_flush = schedule_flush
-        self._pending: list[tuple[Sequence[TransactionMarker], OnPartitionErrors]] = []
+        self._later = later
+        self._pending: deque[_PendingMarkers] = deque()
+        self._is_deferred = False  # to the next iteration
 
     @property
     def has_pending(self) -> bool:
-        """Whether `flush_pending` has something to do."""
-        return bool(self._pending)
+        """Whether `flush_pending` has something to do in this iteration."""
+        return bool(self._pending) and not self._is_deferred
 
     def write(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
         """Write the markers at the end of the iteration; see `MarkerWriter`."""
         if not self._pending:
             self._schedule_flush()
-        self._pending.append((markers, on_written))
+        self._pending.append(_PendingMarkers(markers, on_written))
 
     def flush_pending(self) -> None:
-        """Write everything."""
-        pending, self._pending = self._pending, []
-        for markers, on_written in pending:
-            self._write(markers, on_written)
+        """Write the markers of this iteration."""
+        left = MAX_MARKERS
+        while self.has_pending:
+            pending = self._pending[0]
+            count = 0
+            for marker, at in islice(pending.unwritten, left):
+                self._write(pending, marker, at)
+                count += 1
+            left -= count
+            if not left:
+                self._is_deferred = True
+                self._later(0, self._continue)
+                return
+            self._pending.popleft()
+            self._complete(pending)
 
-    def _write(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
-        errors: dict[TopicPartition, Error] = {}
-        written: list[tuple[TransactionMarker, Partition]] = []
-        for marker in markers:
-            for at in marker.partitions:
-                partition = self._topics.partition(at.topic, at.partition)
-                if partition is None:
-                    errors[at] = Error.UNKNOWN_TOPIC_OR_PARTITION
-                    continue
-                errors[at] = error = self._append(partition.log, marker)
-                if error is Error.NONE:
-                    written.append((marker, partition))
-                    partition.wake_waiters()
+    def _continue(self) -> None:
+        self._is_deferred = False
+        self._schedule_flush()
 
+    def _write(self, pending: _PendingMarkers, marker: TransactionMarker, at: TopicPartition) -> None:
+        partition = self._topics.partition(at.topic, at.partition)
+        if partition is None:
+            pending.errors[at] = Error.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        pending.errors[at] = error = self._append(partition.log, marker)
+        if error is Error.NONE:
+            pending.written.append((marker, partition))
+            partition.wake_waiters()
+
+    def _complete(self, pending: _PendingMarkers) -> None:
         def on_durable(failed: frozenset[PartitionLog]) -> None:
-            for marker, partition in written:
+            for marker, partition in pending.written:
                 if partition.log in failed:
-                    errors[TopicPartition(partition.topic.name, partition.index)] = Error.KAFKA_STORAGE_ERROR
+                    pending.errors[TopicPartition(partition.topic.name, partition.index)] = Error.KAFKA_STORAGE_ERROR
                 elif partition.topic.name == OFFSETS_TOPIC:
                     self._complete_offsets(partition.index, marker.producer_id, marker.is_commit)
-            on_written(errors)
+            pending.on_written(pending.errors)
 
-        self._durability.written([partition.log for _, partition in written], on_durable)
+        self._durability.written([partition.log for _, partition in pending.written], on_durable)
 
     def _append(self, log: PartitionLog, marker: TransactionMarker) -> Error:
         result = log.append_marker(
