@@ -260,6 +260,17 @@ def test_damaged_index_of_a_closed_segment_is_rebuilt(tmp_path: Path) -> None:
     assert offsets(log) == []
 
 
+def test_damaged_index_without_entries_is_replaced(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    appended(log)
+    log.roll(NOW_MS)
+    log.close()
+    path = tmp_path / file_name(0, TRANSACTION_INDEX)
+    path.write_bytes(b"x")
+    assert reopen(log, clean=True).warnings == [f"Rebuilt {path}: 1 bytes are not a multiple of 34."]
+    assert reopen(log, clean=True).warnings == []
+
+
 def test_index_of_removed_segments_is_removed(tmp_path: Path) -> None:
     log = opened(tmp_path)
     send(log, 1, 0)

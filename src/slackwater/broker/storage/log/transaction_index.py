@@ -46,6 +46,7 @@ class TransactionIndex:
     def read(self, base_offset: int, next_offset: int) -> None:
         """Read the file of a segment with these offsets. Raises `DamagedIndex`."""
         data = self.path.read_bytes()
+        self._written = -1  # unless the file is valid, `rebuild` replaces it
         if len(data) % _ENTRY.size:
             raise DamagedIndex(f"{self.path}: {len(data)} bytes are not a multiple of {_ENTRY.size}")
         entries = []
