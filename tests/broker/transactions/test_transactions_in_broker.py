@@ -1,10 +1,12 @@
 """The transaction coordinator in a broker: its topic, restarts, timers, features."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slackwater.broker.storage.log.files import LOG, file_name
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import TRANSACTIONS_TOPIC
 from slackwater.wire.messages.api_versions import (
@@ -14,7 +16,7 @@ from slackwater.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 from slackwater.wire.messages.produce import ProduceResponse
-from slackwater.wire.records.batch import TRANSACTIONAL_BIT
+from slackwater.wire.records.batch import TRANSACTIONAL_BIT, iter_batches
 from tests.broker.handlers.data_requests import LAST_BY_NAME, produce_request, produced
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 from tests.broker.storage.log.batches import batch
@@ -52,6 +54,14 @@ def add(client: QuietClient, producer: tuple[int, int]) -> int:
     return int(response["results_by_topic_v3_and_below"][0]["results_by_partition"][0]["partition_error_code"])
 
 
+def write(client: QuietClient, producer: tuple[int, int]) -> int:
+    """Produce a transactional batch and return the error."""
+    records = batch(producer_id=producer[0], epoch=producer[1], sequence=0, attributes=TRANSACTIONAL_BIT)
+    request = produce_request("t", 0, records)
+    request.transactional_id = ID
+    return produced(client.request(request, ProduceResponse, LAST_BY_NAME)).error_code
+
+
 def describe(client: QuietClient) -> dict[str, Any]:
     (row,) = client.request_fields("DescribeTransactions", 0, transactional_ids=[ID])["transaction_states"]
     assert isinstance(row, dict)
@@ -83,10 +93,7 @@ def test_first_batch_of_a_transaction_waits_for_no_timer(tmp_path: Path) -> None
         client = broker.connect()
         find(client)
         _, producer_id, epoch = init(client)
-        records = batch(producer_id=producer_id, epoch=epoch, sequence=0, attributes=TRANSACTIONAL_BIT)
-        request = produce_request("t", 0, records)
-        request.transactional_id = ID
-        assert produced(client.request(request, ProduceResponse, LAST_BY_NAME)).error_code == Error.NONE
+        assert write(client, (producer_id, epoch)) == Error.NONE
 
 
 @pytest.mark.proves("TX-56")
@@ -150,6 +157,65 @@ def test_restart_keeps_transactions(tmp_path: Path, clean: bool) -> None:
         assert log.log.log_end_offset == 1  # the marker
     with QuietBroker(tmp_path, SETTINGS) as broker:
         assert init(broker.connect()) == (Error.NONE, producer[0], 2)
+
+
+def test_producer_works_again_after_its_state_was_lost(tmp_path: Path) -> None:
+    """The coordinator has an open transaction that partitions have seen end, with newer epochs."""
+    data, copies = tmp_path / "data", tmp_path / "copies"
+    with start(data) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        _, producer_id, epoch = init(client, timeout_ms=5_000)
+        assert write(client, (producer_id, epoch)) == Error.NONE
+        broker.kill()
+    for path in data.glob(f"{TRANSACTIONS_TOPIC}-*"):
+        shutil.copytree(path, copies / path.name)
+    with QuietBroker(data, SETTINGS) as broker:
+        client = broker.connect()
+        for _ in range(3):
+            _, producer_id, epoch = end(client, (producer_id, epoch))
+            assert write(client, (producer_id, epoch)) == Error.NONE
+        broker.kill()
+    shutil.copytree(copies, data, dirs_exist_ok=True)
+    with QuietBroker(data, SETTINGS) as broker:
+        client = broker.connect()
+        broker.pass_ms(30_000)
+        assert describe(client)["transaction_state"] == "CompleteAbort"
+        errors = []
+        for _ in range(3):
+            error, producer_id, epoch = init(client)
+            errors.append(error or write(client, (producer_id, epoch)))
+        assert errors == [Error.INVALID_PRODUCER_EPOCH, Error.CONCURRENT_TRANSACTIONS, Error.NONE]
+
+
+def test_damaged_state_costs_only_what_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        _, producer_id, epoch = init(client)
+        write(client, (producer_id, epoch))
+        for _ in range(2):
+            _, producer_id, epoch = end(client, (producer_id, epoch))
+            write(client, (producer_id, epoch))
+        end(client, (producer_id, epoch))
+        stored = broker.broker.topics.get(TRANSACTIONS_TOPIC)
+        assert stored is not None
+        (log,) = [partition.log for partition in stored.partitions if partition.log.log_end_offset]
+        log.roll(0)
+    path = log.directory / file_name(0, LOG)
+    content = bytearray(path.read_bytes())
+    batches = list(iter_batches(bytes(content)))
+    content[batches[3].position + 70] ^= 1
+    content[batches[4].position + 8 : batches[4].position + 12] = (1 << 30).to_bytes(4, "big")
+    path.write_bytes(content)
+    with QuietBroker(tmp_path, SETTINGS) as broker:
+        client = broker.connect()
+        assert describe(client)["transaction_state"] == "CompleteCommit"
+        assert init(client) == (Error.NONE, producer_id, epoch + 2)
+    lost = f"bytes {batches[3].position} to {batches[5].position - 1} of {path}, offsets 3 to 4"
+    assert any(lost in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.proves("TX-45")

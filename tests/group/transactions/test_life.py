@@ -65,8 +65,9 @@ def test_failed_markers_are_written_again(harness: TransactionHarness) -> None:
 
 
 @pytest.mark.proves("TX-46")
-def test_deleted_partition_needs_no_marker(harness: TransactionHarness) -> None:
-    harness.marker_errors = {T1: Error.UNKNOWN_TOPIC_OR_PARTITION}
+@pytest.mark.parametrize("error", [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.INVALID_PRODUCER_EPOCH])
+def test_deleted_or_newer_partition_needs_no_marker(harness: TransactionHarness, error: Error) -> None:
+    harness.marker_errors = {T1: error}
     harness.bring_to(CC)
 
     assert harness.state is CC

@@ -46,8 +46,9 @@ HANDLERS: Final[dict[type, Callable[[TransactionCollector, Any, object], None]]]
     ListTransactions: queries.list_transactions,
 }
 MAX_TOMBSTONES: Final = 1_000  # in one append
-# A partition that does not exist any more needs no marker; the others are tried again (TX-46).
-_FINAL_MARKER_RESULTS: Final = frozenset({Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION})
+# A partition that does not exist any more needs no marker. Nor does one that knows a newer epoch of the producer: the
+# coordinator has lost records, and the transaction has ended before. The others are tried again (TX-46).
+_FINAL_MARKER_RESULTS: Final = frozenset({Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.INVALID_PRODUCER_EPOCH})
 
 
 class TransactionCoordinator:
