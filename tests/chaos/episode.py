@@ -35,6 +35,9 @@ from tests.chaos.oracles.records import Content, Loss
 from tests.chaos.reading import read_partition
 from tests.chaos.shim import Shim
 from tests.chaos.summary import Counts
+from tests.chaos.transactions import PARTITIONS as TRANSACTIONAL_PARTITIONS
+from tests.chaos.transactions import TOPIC as TRANSACTIONAL
+from tests.chaos.transactions import read_committed, read_group_offset
 
 TARGETS: Final = ("target-a", "target-b")
 """Topics for hostile requests; nothing is checked there."""
@@ -81,6 +84,7 @@ class Episode:
         self._stack.close()
         self.counts.records += self.load.records
         self.counts.commits += self.load.commits
+        self.counts.transactions += self.load.transactions
         if self.shim is not None:
             self.counts.injected_errors += self.shim.injected()
             self.shim.close()
@@ -89,6 +93,8 @@ class Episode:
         for topic, partitions in PARTITIONS.items():
             configs = {"retention_ms": "-1"} | (COMPACTION if topic == COMPACTED else {})
             assert await client.create_topic(topic, partitions, **configs) is Error.NONE
+        error = await client.create_topic(TRANSACTIONAL, TRANSACTIONAL_PARTITIONS, retention_ms="-1")
+        assert error is Error.NONE
         for topic in TARGETS:
             assert await client.create_topic(topic, 2) is Error.NONE
         assert await client.create_topic(COMPACTED_TARGET, 1, **COMPACTION) is Error.NONE
@@ -240,9 +246,11 @@ class Episode:
             self.pause()
         try:
             contents, committed = self.run(self._read)
+            visible, group_offset = self.run(self._read_transactions)
         except (TimeoutError, OSError, EOFError) as error:
             raise Violation(f"the data cannot be read: {error!r}") from error
         violations = self._check_data(contents, committed)
+        violations += self.load.transaction_ledger.check(visible, group_offset)
         self.resume()
         try:
             self.load.wait_for_progress(PROGRESS_S)
@@ -261,6 +269,10 @@ class Episode:
         contents = [await read_partition(client, ledger) for ledger in self.load.partitions]
         partitions = range(PARTITIONS[SEQUENCED])
         return contents, [await client.committed(ledger.group, SEQUENCED, partitions) for ledger in self.load.groups]
+
+    async def _read_transactions(self, client: RawClient) -> tuple[list[list[int]], int]:
+        visible = [await read_committed(client, partition) for partition in range(TRANSACTIONAL_PARTITIONS)]
+        return visible, await read_group_offset(client, self.load.transaction_group)
 
     def _check_data(self, contents: Sequence[Content], committed: Sequence[Sequence[int]]) -> list[str]:
         violations = []
@@ -312,6 +324,8 @@ def _settings(rng: random.Random) -> dict[str, str]:
         "log.segment.bytes": str(rng.choice((30_000, 100_000, 1_000_000))),
         "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
         "offsets.topic.segment.bytes": str(rng.choice((10_000, 100_000))),
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.segment.bytes": str(rng.choice((10_000, 100_000))),
         # As in Kafka, a producer that was silent for a day of the wall clock would lose its sequence.
         "producer.id.expiration.ms": str(2**31 - 1),
     }

@@ -10,7 +10,6 @@ Invariants:
 import asyncio
 import random
 import threading
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -24,6 +23,9 @@ from tests.broker.raw_client import Membership, RawClient
 from tests.chaos.oracles import Violation
 from tests.chaos.oracles.commits import GroupLedger
 from tests.chaos.oracles.records import PartitionLedger
+from tests.chaos.oracles.transactions import TransactionLedger
+from tests.chaos.transactions import TOPIC, TransactionalProducer
+from tests.chaos.worker import PAUSE_S, Worker
 
 SEQUENCED: Final = "protected-sequenced"
 PLAIN: Final = "protected-plain"
@@ -34,74 +36,13 @@ BYSTANDER_PARTITION: Final = 0
 """The partition of `__consumer_offsets` with the groups of the bystanders, which is never damaged."""
 KEYS: Final = 20
 SESSION_MS: Final = 25_000
-PAUSE_S: Final = 0.02
-RETRY_S: Final = 0.05
 PARKED_S: Final = 60.0
-_BROKEN: Final = (OSError, EOFError, TimeoutError)
 
 
 def group_name(prefix: str, partition: int) -> str:
     """Return a group name that is stored in this partition of `__consumer_offsets`."""
     names = (f"protected-{prefix}-{number}" for number in range(1000))
     return next(name for name in names if offsets_partition(name, OFFSETS_PARTITIONS) == partition)
-
-
-class Worker(ABC):
-    """One client with one connection."""
-
-    def __init__(self, load: "Load") -> None:
-        self.load = load
-        self.rng = random.Random(load.rng.random())
-        self.acknowledged = 0
-        self.is_parked = False
-        self.may_lose_state = False
-
-    @property
-    @abstractmethod
-    def partition_name(self) -> str:
-        """The partition whose log has the state of this worker."""
-
-    async def run(self) -> None:
-        """Work until the load is closed."""
-        client: RawClient | None = None
-        while not self.load.is_closed:
-            if self.load.is_paused:
-                self.is_parked = True
-                await asyncio.sleep(PAUSE_S)
-                continue
-            self.is_parked = False
-            try:
-                if client is None:
-                    client = await RawClient.at(self.load.port, type(self).__name__)
-                await self.step(client)
-                await asyncio.sleep(PAUSE_S)
-            except _BROKEN:
-                if client is not None:
-                    client.abort()
-                client = None
-                await asyncio.sleep(RETRY_S)
-        if client is not None:
-            client.abort()
-
-    @abstractmethod
-    async def step(self, client: RawClient) -> None:
-        """Send one request and record its response."""
-
-    def on_state_lost(self, sentence: str) -> None:
-        """Record a violation, unless a file with the state was damaged on purpose."""
-        if not self.may_lose_state:
-            self.load.fail(sentence)
-        self.may_lose_state = False
-
-    def on_acknowledged(self) -> None:
-        """Count an acknowledgement."""
-        self.acknowledged += 1
-        self.may_lose_state = False
-
-    async def on_error(self, error: Error) -> None:
-        """Count an error of the broker and wait before the next attempt."""
-        self.load.errors[error.name] += 1
-        await asyncio.sleep(RETRY_S)
 
 
 class PlainProducer(Worker):
@@ -226,7 +167,7 @@ class Load:
     def __init__(self, port: int, rng: random.Random, wall_ms: Callable[[], int]) -> None:
         self.port, self.rng, self.wall_ms = port, rng, wall_ms
         self.is_paused = self.is_closed = False
-        self.records = self.commits = 0
+        self.records = self.commits = self.transactions = 0
         self.errors: Counter[str] = Counter()
         self._violations: list[str] = []
         self.partitions = [
@@ -239,7 +180,10 @@ class Load:
             for prefix in ("committer", "member")
             for partition in range(OFFSETS_PARTITIONS)
         ]
+        self.transaction_ledger = TransactionLedger(TOPIC)
+        self.transaction_group = group_name("transactional", BYSTANDER_PARTITION)
         self._workers: list[Worker] = [
+            TransactionalProducer(self, self.transaction_ledger, self.transaction_group),
             *(
                 (IdempotentProducer if ledger.topic == SEQUENCED else PlainProducer)(self, ledger)
                 for ledger in self.partitions

@@ -12,6 +12,7 @@ class Counts:
 
     records: int = 0
     commits: int = 0
+    transactions: int = 0
     starts: int = 0
     refusals: int = 0
     reported_losses: int = 0
@@ -47,6 +48,7 @@ class Summary:
             f"time                 {self.seconds:.0f} s",
             f"broker               {counts.starts} starts, {counts.refusals} refusals with a sentence",
             f"acknowledged         {counts.records:,} records, {counts.commits:,} commits",
+            f"transactions         {counts.transactions:,}",
             f"reported losses      {counts.reported_losses} log files that were damaged on purpose",
             f"hostile              {counts.requests:,} requests, {counts.connections:,} connections",
             f"failed operations    {counts.injected_errors:,} of the disk",

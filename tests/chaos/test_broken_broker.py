@@ -1,4 +1,5 @@
-"""An episode reports what a broken broker does: it loses records or commits, stalls, drops sessions, writes tracebacks.
+"""An episode reports what a broken broker does: it loses records, commits or transactions, leaves transactions open,
+stalls, drops sessions, writes tracebacks.
 
 The faults are made behind the back of the episode, so that it does not expect them.
 """
@@ -13,8 +14,12 @@ import pytest
 
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from slackwater.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from tests.broker.raw_client import RawClient
+from slackwater.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from slackwater.wire.records.record import Record, encode_batch
+from tests.broker.raw_client import PRODUCE_V, RawClient
 from tests.chaos.episode import Episode
 from tests.chaos.faults.damage import stored_batches
 from tests.chaos.load import BYSTANDER_PARTITION, PLAIN, group_name
@@ -22,6 +27,7 @@ from tests.chaos.oracles import Violation
 from tests.chaos.oracles.heartbeats import TARGET_MULTIPLE, TARGET_S
 from tests.chaos.run import ChaosRun
 from tests.chaos.summary import Counts
+from tests.chaos.transactions import TOPIC
 
 
 @pytest.fixture
@@ -61,6 +67,42 @@ def test_unreported_loss_of_a_commit_is_detected(episode: Episode) -> None:
         cut_last_batch(last_log(episode, f"{OFFSETS_TOPIC}-1"))
     episode.start()
     assert any("was acknowledged, but" in violation for violation in episode.check())
+
+
+def test_lost_transactions_are_detected(episode: Episode) -> None:
+    while episode.load.transactions < 12:
+        episode.load.wait_for_progress(60)
+    episode.pause()
+    episode.kill()
+    for _ in range(20):  # batches and markers
+        cut_last_batch(last_log(episode, f"{TOPIC}-0"))
+    episode.start()
+    assert any("is visible in part: [0, " in violation for violation in episode.check())
+
+
+def test_hanging_transaction_is_detected(episode: Episode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.chaos.transactions.END_S", 0.5)
+
+    async def begin(client: RawClient) -> None:
+        find = FindCoordinatorRequest(key_type=1, coordinator_keys=["other"])
+        await client.request(find, FindCoordinatorResponse, 4)
+        producer = await client.request(InitProducerIdRequest("other", 60_000), InitProducerIdResponse)
+        batch = encode_batch(
+            [Record(None, b"0", timestamp=episode.wall_ms())],
+            transactional=True,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=0,
+        )
+        data = TopicProduceData(TOPIC, partition_data=[PartitionProduceData(1, bytes(batch))])
+        request = ProduceRequest("other", acks=-1, timeout_ms=30_000, topic_data=[data])
+        produced = await client.request(request, ProduceResponse, PRODUCE_V)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+
+    assert episode.check() == []
+    episode.run(begin)
+    with pytest.raises(Violation, match=f"{TOPIC}-1: a transaction at offset [0-9]+ is open"):
+        episode.check()
 
 
 def test_stall_is_detected(episode: Episode) -> None:

@@ -9,6 +9,7 @@ from tests.chaos.oracles.heartbeats import Heartbeat, HeartbeatOracle, Interval
 from tests.chaos.oracles.log_lines import FORGED, check_log, refusal, warnings_about
 from tests.chaos.oracles.memory import MAX_BYTES, check_memory
 from tests.chaos.oracles.records import Content, Loss, PartitionLedger
+from tests.chaos.oracles.transactions import Outcome, TransactionLedger
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
@@ -230,3 +231,45 @@ def test_bad_refusal_is_detected(text: str, exit_code: int | None, problem: str)
 def test_memory_above_the_limit_is_detected() -> None:
     assert check_memory(MAX_BYTES - 1) == []
     assert check_memory(600 << 20) == ["the broker used 600 MB of memory; the limit is 512 MB"]
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def transactions(*outcomes: Outcome) -> TransactionLedger:
+    """Transactions of two records in each partition."""
+    ledger = TransactionLedger("t")
+    for number, outcome in enumerate(outcomes):
+        assert ledger.begin(2) == number
+        ledger.outcomes[number] = outcome
+    return ledger
+
+
+def test_committed_and_uncertain_transactions_pass() -> None:
+    kinds = (Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN, Outcome.UNKNOWN)
+    ledger = transactions(*kinds)
+    assert ledger.check([[0, 0, 2, 2], [0, 0, 2, 2]], 2) == []
+    assert ledger.outcomes == [Outcome.COMMITTED, Outcome.ABORTED, Outcome.COMMITTED, Outcome.ABORTED]
+    assert transactions(*kinds).check([[0, 0], [0, 0]], 0) == []
+    assert transactions().check([[], []], -1) == []
+
+
+@pytest.mark.parametrize(
+    ("visible", "group_offset", "violation"),
+    [
+        ([[0, 0], [0, 0]], 0, "transaction 2 was committed, but nothing of it is visible"),
+        ([[0, 0, 1, 1, 2, 2]] * 2, 2, "transaction 1 is visible, but no commit was requested"),
+        ([[0, 0, 2, 2], [0, 0]], 0, "transaction 2 of 2 records is visible in part: [2, 0] in each partition"),
+        ([[0, 0, 2, 2, 2, 2]] * 2, 0, "transaction 2 of 2 records is visible in part: [4, 4] in each partition"),
+        (
+            [[0, 0, 2, 2, 3, 3], [0, 0, 2, 2]],
+            2,
+            "transaction 3 of 2 records is visible in part: [2, 0] in each partition",
+        ),
+        ([[2, 2, 0, 0], [0, 0, 2, 2]], 2, "transactions are visible in another order"),
+        ([[0, 0, 2, 2]] * 2, 0, "the group has offset 0; the last visible transaction is 2"),
+    ],
+)
+def test_wrong_transactions_are_detected(visible: list[list[int]], group_offset: int, violation: str) -> None:
+    ledger = transactions(Outcome.COMMITTED, Outcome.ABORTED, Outcome.COMMITTED, Outcome.UNKNOWN)
+    assert ledger.check(visible, group_offset) == [f"t: {violation}"]

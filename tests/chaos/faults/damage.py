@@ -5,7 +5,7 @@ Invariants:
 - A copy of the directory is made first. If the broker refuses to start, the copy is put back, and then nothing may be
   missing.
 - Only damage to a log file may cost records or commits (`oracles.records`, `oracles.commits`). The log of the
-  bystanders' partition of `__consumer_offsets` is left alone.
+  bystanders' partition of `__consumer_offsets` is left alone, and those of the topic with transactions.
 - A log whose last file was cut exactly between two batches after a kill looks like a log that never had the rest. No
   broker can notice that, so it is left out.
 """
@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from slackwater.group.internal_topics import OFFSETS_TOPIC
+from slackwater.group.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from slackwater.wire.records.batch import HEADER, LENGTH_ENDS_AT
 from tests.chaos.episode import Episode
 from tests.chaos.faults.registry import fault
 from tests.chaos.load import BYSTANDER_PARTITION, PARTITIONS
 from tests.chaos.oracles import Violation
 from tests.chaos.oracles.records import Loss
+from tests.chaos.transactions import TOPIC as TRANSACTIONAL
 
 BLOCK_BYTES: Final = 512
 MIN_RECORDS: Final = 2_000
@@ -231,11 +232,24 @@ def damage_offsets(episode: Episode, rng: random.Random) -> str:
     return _result(episode, ending, path, damage)
 
 
+@fault("damage.transactions", weight=2)
+def damage_transactions(episode: Episode, rng: random.Random) -> str:
+    """Damage a log file of `__transaction_state`: an id may get an older state, but no transaction is lost or hangs."""
+    ending = _stop(episode, rng)
+    files = [file for file in _partition_files(episode, (".log",), (TRANSACTIONS_TOPIC,)) if file.stat().st_size]
+    if not files:
+        episode.start()
+        return "no transaction yet"
+    path = rng.choice(files)
+    damage = _damage(path, rng, LOG_FILE)
+    return _result(episode, ending, path, damage)
+
+
 @fault("damage.index", weight=3)
 def damage_index(episode: Episode, rng: random.Random) -> str:
     """Damage an index or the snapshot of the producers, which can be rebuilt from the log."""
     ending = _stop(episode, rng)
-    topics = (*PARTITIONS, OFFSETS_TOPIC)
+    topics = (*PARTITIONS, TRANSACTIONAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
     files = _partition_files(episode, (".index", ".timeindex", ".snapshot"), topics)
     if not files:
         episode.start()
@@ -250,7 +264,8 @@ def damage_checkpoint(episode: Episode, rng: random.Random) -> str:
     """Damage a file of a partition that is neither log nor index."""
     ending = _stop(episode, rng)
     names = ("offset-checkpoint", "partition.metadata")
-    path = rng.choice(_partition_files(episode, names, (*PARTITIONS, OFFSETS_TOPIC)))
+    topics = (*PARTITIONS, TRANSACTIONAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+    path = rng.choice(_partition_files(episode, names, topics))
     damage = _damage(path, rng, SMALL_FILE)
     return _result(episode, ending, path, damage)
 
