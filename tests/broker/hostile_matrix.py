@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,20 +20,34 @@ from slackwater.wire import apis
 from slackwater.wire.apis import Api
 from slackwater.wire.fields import MAX_REQUEST_ELEMENTS
 from slackwater.wire.frames import frame
+from slackwater.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from slackwater.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from slackwater.wire.messages.describe_transactions import DescribeTransactionsRequest
+from slackwater.wire.messages.end_txn import EndTxnRequest
+from slackwater.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from slackwater.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from slackwater.wire.messages.list_transactions import ListTransactionsRequest
 from slackwater.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from slackwater.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from slackwater.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES
 from slackwater.wire.records.compression import Codec, compress
 from slackwater.wire.records.crc import crc32c
 from slackwater.wire.request_response import encode_request
-from slackwater.wire.schema import NO_UUID
+from slackwater.wire.schema import NO_UUID, Request
 
 from .blocking_member import BlockingMember
 from .broker_process import BrokerProcess
@@ -42,6 +57,9 @@ from .hostile_requests import CORRELATION_ID, MINIMAL, Values, hostile_requests
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.cleaner.backoff.ms": "100", "log.roll.ms": "1"}
 NAME = "x"  # of the topic and the group that the requests name
 COMPACTED = "compacted"
+WIDE = "wide"
+WIDE_PARTITIONS = 500
+TRANSACTIONAL_ID = "a" * 128
 LARGEST = 100 * 1024 * 1024
 MAX_MEMORY_BYTES = 512 * 1024 * 1024
 # These change what later requests are about.
@@ -149,6 +167,40 @@ def tagged_fields() -> Iterator[Attack]:
     yield Attack("Heartbeat tagged fields of the body", frame(header + b"\x00" + body + count + fields))
 
 
+def transactions(broker: BrokerProcess) -> Iterator[Attack]:
+    """Requests about a transaction with many partitions, and a pattern with many ways to match its id."""
+    client = BlockingMember(broker.port, "transactions", 600_000)
+    client.request(CreateTopicsRequest([CreatableTopic(WIDE, WIDE_PARTITIONS, 1)]), CreateTopicsResponse, 5)
+    find = FindCoordinatorRequest(key_type=1, coordinator_keys=[TRANSACTIONAL_ID])
+    for _ in range(2):  # the first one creates the topic of transactions
+        client.request(find, FindCoordinatorResponse, 4)
+    producer = client.request(InitProducerIdRequest(TRANSACTIONAL_ID, 60_000), InitProducerIdResponse, 4)
+    assert isinstance(producer, InitProducerIdResponse)
+    producer_id, epoch = producer.producer_id, producer.producer_epoch
+    client.close()
+    partitions = list(range(WIDE_PARTITIONS))
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=TRANSACTIONAL_ID,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(WIDE, partitions)],
+    )
+    yield _attack("AddPartitionsToTxn with many partitions", add, 3)
+    yield _attack("DescribeTransactions of one id", DescribeTransactionsRequest([TRANSACTIONAL_ID] * 10_000), 0)
+    yield _attack("EndTxn with many partitions", EndTxnRequest(TRANSACTIONAL_ID, producer_id, epoch, True), 3)
+    markers = [
+        WritableTxnMarker(number, 0, True, [WritableTxnMarkerTopic(WIDE, partitions)], 0, 0)
+        for number in range(20_000 // WIDE_PARTITIONS)
+    ]
+    yield _attack("WriteTxnMarkers with many partitions", WriteTxnMarkersRequest(markers), 1)
+    pattern = "a?" * 8 + "a*" * 4 + "b"
+    yield _attack("ListTransactions with a pattern", ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+
+
+def _attack(name: str, request: Request, version: int) -> Attack:
+    return Attack(name, encode_request(request, version, CORRELATION_ID, None))
+
+
 def bombs() -> Iterator[Attack]:
     """Small batches with many records or bytes, then the search for a timestamp in them."""
     batches = {
@@ -212,9 +264,9 @@ def main() -> None:
     only = [api for api in SUPPORTED_APIS if arguments.api is None or api.name in arguments.api]
     with tempfile.TemporaryDirectory() as directory, BrokerProcess(Path(directory) / "data", SETTINGS) as broker:
         member, topic_id = prepare(broker)
-        with Bystander(broker.port).running() as bystander:
+        with Bystander(broker.port, broker.pid).running() as bystander:
             attacks = all_attacks(topic_id, all_versions=arguments.all_versions, only=only)
-            outcomes = list(run(attacks, broker, bystander))
+            outcomes = list(run(chain(attacks, transactions(broker)), broker, bystander))
         member.close()
         print(f"{len(outcomes)} requests, errors of the bystander: {bystander.errors}")
         for outcome in sorted(outcomes, key=lambda outcome: -outcome.heartbeat_s)[:30]:

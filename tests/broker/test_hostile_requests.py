@@ -23,6 +23,7 @@ from .hostile_matrix import (
     run,
     strings,
     tagged_fields,
+    transactions,
 )
 
 MAX_HEARTBEAT_S = 2.5
@@ -38,7 +39,7 @@ CHOSEN = (
 )
 
 
-def _attacks(kind: str, topic_id: bytes) -> Iterator[Attack]:
+def _attacks(kind: str, topic_id: bytes, broker: BrokerProcess) -> Iterator[Attack]:
     match kind:
         case "arrays":
             yield from arrays(topic_id, only=CHOSEN)
@@ -50,14 +51,16 @@ def _attacks(kind: str, topic_id: bytes) -> Iterator[Attack]:
             yield from tagged_fields()
         case "bombs":
             yield from bombs()
+        case "transactions":
+            yield from transactions(broker)
 
 
-@pytest.mark.parametrize("kind", ["arrays", "limit", "strings", "tags", "bombs"])
+@pytest.mark.parametrize("kind", ["arrays", "limit", "strings", "tags", "bombs", "transactions"])
 def test_hostile_requests_delay_no_heartbeat(tmp_path: Path, kind: str) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
         member, topic_id = prepare(broker)
-        with Bystander(broker.port, session_ms=30_000).running() as bystander:
-            outcomes = list(run(_attacks(kind, topic_id), broker, bystander))
+        with Bystander(broker.port, broker.pid, session_ms=30_000).running() as bystander:
+            outcomes = list(run(_attacks(kind, topic_id, broker), broker, bystander))
         member.close()
         assert outcomes
         assert bystander.errors == []

@@ -14,7 +14,6 @@ import struct
 import threading
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from slackwater.group.errors import Error
@@ -23,6 +22,7 @@ from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupReque
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from slackwater.wire.request_response import decode_response, encode_request
 from slackwater.wire.schema import Request, Response
+from tests.broker.bystander import processor_wait_s
 from tests.chaos.load import BYSTANDER_PARTITION, group_name
 from tests.chaos.oracles import Violation
 from tests.chaos.oracles.heartbeats import Heartbeat
@@ -155,9 +155,9 @@ class Member:
     def _heartbeat(self, connection: socket.socket) -> None:
         request = HeartbeatRequest(self.group, self._generation, self._member_id)
         self.pending_since = sent_at = time.monotonic()
-        waits = [(path, _processor_wait_s(path)) for path in ("thread-self", str(self.broker_pid))]
+        waits = [(path, processor_wait_s(path)) for path in ("thread-self", str(self.broker_pid))]
         error = Error(_request(connection, request, HeartbeatResponse).error_code)
-        waited_s = max(_processor_wait_s(path) - before_s for path, before_s in waits)
+        waited_s = max(processor_wait_s(path) - before_s for path, before_s in waits)
         latency_s = time.monotonic() - sent_at
         self.pending_since = None
         if error in _RETRIABLE:
@@ -173,10 +173,3 @@ def _request(connection: socket.socket, request: Request, kind: type[R]) -> R:
     connection.sendall(encode_request(request, VERSION, 1, "bystander"))
     (size,) = struct.unpack(">i", read_exactly(connection, 4))
     return decode_response(kind, VERSION, read_exactly(connection, size))[1]
-
-
-def _processor_wait_s(path: str) -> float:
-    """How long a thread, named by its path in /proc, has waited for a processor since it started."""
-    with contextlib.suppress(OSError, IndexError):  # the broker has ended
-        return int(Path(f"/proc/{path}/schedstat").read_text().split()[1]) / 1e9
-    return 0.0

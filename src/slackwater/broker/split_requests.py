@@ -53,7 +53,7 @@ _SPLITS: Final[dict[int, tuple[Split, ...]]] = {
     apis.DELETE_TOPICS.key: (Split("topics", "responses", _FEW), Split("topic_names", "responses", _FEW)),
     apis.DELETE_RECORDS.key: (Split("topics.partitions", "topics.partitions", _FEW),),
     apis.OFFSET_FOR_LEADER_EPOCH.key: (Split("topics.partitions", "topics.partitions"),),
-    apis.WRITE_TXN_MARKERS.key: (Split("markers", "markers", _FEW),),
+    apis.WRITE_TXN_MARKERS.key: (Split("markers.topics.partition_indexes", "markers.topics.partitions"),),
     apis.CREATE_ACLS.key: (Split("creations", "results"),),
     apis.DELETE_ACLS.key: (Split("filters", "filter_results"),),
     apis.DESCRIBE_CONFIGS.key: (Split("resources", "results", _FEW),),

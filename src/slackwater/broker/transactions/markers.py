@@ -24,7 +24,7 @@ from slackwater.wire.records.markers import EndTransactionMarker
 
 CompleteOffsets = Callable[[int, int, bool], None]
 """Called with the partition of the offsets topic, the producer id, and whether the transaction is committed."""
-MAX_MARKERS: Final = 500  # they take about 20 ms
+MAX_MARKERS: Final = 250  # they take about 20 ms
 
 
 class _PendingMarkers:
