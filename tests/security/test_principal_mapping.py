@@ -40,6 +40,10 @@ def certificate(*attributes: tuple[x509.ObjectIdentifier, str]) -> bytes:
         ),
         ([(NameOID.COMMON_NAME, 'a+b"c\\d<e>;f')], 'CN=a\\+b\\"c\\\\d\\<e\\>\\;f'),
         ([(NameOID.COMMON_NAME, "#x ")], "CN=\\#x\\ "),
+        ([(NameOID.COMMON_NAME, "a,OU=admin#")], "CN=a\\,OU\\=admin\\#"),
+        ([(NameOID.COMMON_NAME, "  a b\r ")], "CN=\\ \\ a b\\\r\\ "),
+        ([(NameOID.COMMON_NAME, " ")], "CN=\\ "),
+        ([(NameOID.COMMON_NAME, "a\0b")], "CN=a\\00b"),
         ([(NameOID.COMMON_NAME, "ünï")], "CN=ünï"),
         ([(NameOID.EMAIL_ADDRESS, "a@b.c")], "1.2.840.113549.1.9.1=#1605614062" + b".c".hex()),
         ([(NameOID.DOMAIN_COMPONENT, "example"), (NameOID.USER_ID, "u1")], "UID=u1,DC=example"),
@@ -48,6 +52,16 @@ def certificate(*attributes: tuple[x509.ObjectIdentifier, str]) -> bytes:
 )
 def test_subject_is_written_as_java_does(attributes: list[tuple[x509.ObjectIdentifier, str]], name: str) -> None:
     assert subject_name(certificate(*attributes)) == name
+
+
+@pytest.mark.parametrize(
+    ("tag", "value"),
+    [(0x14, "aé"), (0x16, "aé"), (0x1B, "aé"), (0x1E, "aé"), (0x12, "#120361c3a9"), (0x1C, "#1c0361c3a9")],
+)
+def test_text_of_other_types_is_decoded_as_java_does(tag: int, value: str) -> None:
+    text = b"\x03" + "aé".encode()
+    der = certificate((NameOID.COMMON_NAME, "aé")).replace(b"\x0c" + text, bytes([tag]) + text)
+    assert subject_name(der) == f"CN={value}"
 
 
 @pytest.mark.parametrize("data", [b"", b"\x30", b"\x30\x05abc", b"\x30\x03\x30\x01\x02"])

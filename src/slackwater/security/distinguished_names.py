@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from slackwater.security.errors import SslAuthenticationError
 
 _VERSION: Final = 0xA0
-_TEXT: Final = {0x0C: "utf-8", 0x12: "ascii", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: Java decodes all of them as UTF-8.
+_TEXT: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -21,7 +22,8 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-_SPECIAL: Final = frozenset(',+"\\<>;')
+_ESCAPES: Final = str.maketrans({letter: f"\\{letter}" for letter in ',=+<>#;"\\'} | {"\0": "\\00"})
+_BLANKS: Final = " \r"
 
 
 class _Element(NamedTuple):
@@ -52,17 +54,15 @@ def _relative_name(relative: _Element) -> str:
         if keyword is None or value.tag not in _TEXT:
             parts.append(f"{keyword or oid}=#{value.encoded.hex()}")
         else:
-            parts.append(f"{keyword}={_escape(value.content.decode(_TEXT[value.tag], 'replace'))}")
+            parts.append(f"{keyword}={_escape(value.content.decode(errors='replace'))}")
     return "+".join(parts)
 
 
 def _escape(text: str) -> str:
-    escaped = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in text)
-    if escaped.startswith(("#", " ")):
-        escaped = f"\\{escaped}"
-    if len(text) > 1 and text.endswith(" "):
-        escaped = f"{escaped[:-1]}\\ "
-    return escaped
+    escaped = text.translate(_ESCAPES)
+    body = escaped.strip(_BLANKS)
+    before, _, after = escaped.partition(body) if body else (escaped, "", "")
+    return "".join(f"\\{blank}" for blank in before) + body + "".join(f"\\{blank}" for blank in after)
 
 
 def _object_id(content: bytes) -> str:
