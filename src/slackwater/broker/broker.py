@@ -49,6 +49,7 @@ from slackwater.wire.schema import Response
 log = get_logger("slackwater.broker")
 _MINUTE_MS: Final = 60_000
 MAX_DELETED_TOPICS: Final = 1_000
+MAX_REASON_CHARACTERS: Final = 300
 
 
 class Broker:
@@ -289,6 +290,8 @@ class Broker:
     def authentication_failed(self, host: str, reason: str) -> None:
         """Count and log a failed authentication."""
         self.metrics.failed_authentications += 1
+        if len(reason) > MAX_REASON_CHARACTERS:  # anybody can send a mechanism of 32 kB
+            reason = f"{reason[:MAX_REASON_CHARACTERS]}..."
         log.info("Failed authentication with %s (%s)", host, reason)
 
     def fail_authentication(

@@ -18,14 +18,18 @@ from slackwater.security.oauthbearer import ERROR_ACKNOWLEDGED
 from slackwater.security.scram import MIN_ITERATIONS, ClientFirst, ScramAlgorithm, ScramCredential, ScramServerExchange
 
 _OTHER_IDENTITY: Final = "Authentication failed: Client requested an authorization id that is different from username"
-_BEARER: Final = re.compile(
-    rb"n,(?:a=([^,\x01]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
-    rb"auth=[Bb]earer ([^\x01]+)\x01(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
-)
+_HEADER: Final = re.compile(rb"n,(?:a=([^,]*))?,")
+_PAIR: Final = re.compile(rb"([A-Za-z]+)=(.*)", re.DOTALL)
+_BEARER: Final = re.compile(rb"bearer +([^ ]+)", re.IGNORECASE)
+_SEPARATOR: Final = b"\x01"
 
 
 class Rejected(SaslAuthenticationError):
-    """A rejection whose message the client gets."""
+    """A rejection whose message the client gets; `reason` is for the log."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +116,22 @@ class OAuthBearerServerMechanism:
 
     def __init__(self, validate: Callable[[str], Identity]) -> None:
         self._validate = validate
-        self._error = ""
+        self._error: Rejected | None = None
         self.identity: Identity | None = None
 
     def respond(self, message: bytes) -> bytes:
         """Check the token; an invalid one gets an error that the client confirms before the authentication fails."""
-        if self._error:
+        if self._error is not None:
             if message == ERROR_ACKNOWLEDGED:
-                raise Rejected(self._error)
+                raise self._error
             raise SaslAuthenticationError("a second message followed an invalid token")
-        if (match := _BEARER.fullmatch(message)) is None:
-            raise SaslAuthenticationError("Invalid OAUTHBEARER client first message")
-        authorization_id = (match[1] or b"").decode(errors="replace")
+        authorization_id, token = _parse_bearer(message)
         try:
-            identity = self._validate(match[2].decode(errors="replace"))
-        except SaslAuthenticationError:
-            self._error = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
-            return self._error.encode()
+            identity = self._validate(token)
+        except SaslAuthenticationError as error:
+            answer = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
+            self._error = Rejected(answer, f"{answer}: {error}")
+            return answer.encode()
         if authorization_id not in ("", identity.name):
             raise Rejected(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
@@ -136,3 +139,14 @@ class OAuthBearerServerMechanism:
             )
         self.identity = identity
         return b""
+
+
+def _parse_bearer(message: bytes) -> tuple[str, str]:
+    """Return the authorization id and the token of a first message, in linear time: anybody can send one."""
+    header, *parts = message.split(_SEPARATOR)
+    pairs = [_PAIR.fullmatch(part) for part in parts[:-2]]
+    bearer = _BEARER.fullmatch(dict(pair.groups() for pair in pairs if pair).get(b"auth", b""))
+    start = _HEADER.fullmatch(header)
+    if start is None or bearer is None or not all(pairs) or parts[-2:] != [b"", b""]:
+        raise SaslAuthenticationError("Invalid OAUTHBEARER client first message")
+    return (start[1] or b"").decode(errors="replace"), bearer[1].decode(errors="replace")

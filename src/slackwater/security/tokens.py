@@ -74,7 +74,7 @@ def validate_token(token: str, keys: list[dict[str, Any]], rules: TokenRules, no
     except jwt.PyJWTError as error:
         raise InvalidTokenError(f"the token cannot be read: {error}") from None
     algorithm = header.get("alg")
-    if algorithm not in _KEY_TYPES:
+    if not isinstance(algorithm, str) or algorithm not in _KEY_TYPES:
         raise InvalidTokenError(f"the token has the algorithm {algorithm!r}; a public-key signature is needed")
     candidates = _candidates(keys, algorithm, header.get("kid"))
     if not candidates:

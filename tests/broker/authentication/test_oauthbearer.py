@@ -89,9 +89,17 @@ def test_token_names_the_principal_until_it_expires(tmp_path: Path, keys: str) -
 
 
 @pytest.mark.parametrize(
-    "text", [token(lifetime_s=-1), "a.b.c", token()[:-4] + "AAAA"], ids=["expired", "unreadable", "forged"]
+    ("text", "reason"),
+    [
+        (token(lifetime_s=-1), "the token has expired"),
+        ("a.b.c", "the token cannot be read"),
+        (token()[:-4] + "AAAA", "the signature of the token is wrong"),
+    ],
+    ids=["expired", "unreadable", "forged"],
 )
-def test_invalid_token_is_refused_as_in_kafka(tmp_path: Path, keys: str, text: str) -> None:
+def test_invalid_token_is_refused_as_in_kafka(
+    tmp_path: Path, keys: str, text: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(server: Server) -> None:
         client = await connect(server, "SASL_PLAINTEXT")
         await handshake(client, "OAUTHBEARER")
@@ -104,7 +112,9 @@ def test_invalid_token_is_refused_as_in_kafka(tmp_path: Path, keys: str, text: s
         )
         assert await client.is_closed()
 
-    run(tmp_path, scenario, keys)
+    with caplog.at_level("INFO", "slackwater.broker"):
+        run(tmp_path, scenario, keys)
+    assert reason in caplog.text
 
 
 def test_keys_come_from_a_url(tmp_path: Path, key_server: str) -> None:

@@ -244,6 +244,18 @@ def test_mechanism_that_is_not_enabled_is_refused(tmp_path: Path) -> None:
     run(tmp_path, scenario, sasl_enabled_mechanisms="SCRAM-SHA-512")
 
 
+def test_log_line_of_a_failure_is_short(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(server: Server) -> None:
+        client = await connect(server, SASL)
+        await handshake(client, "x" * 30_000)
+        assert await client.is_closed()
+
+    with caplog.at_level("INFO", "slackwater.broker"):
+        run(tmp_path, scenario)
+    (line,) = (line for line in caplog.messages if "Unsupported SASL mechanism xxx" in line)
+    assert len(line) < 400
+
+
 def test_message_of_a_weaker_mechanism_is_refused(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         add_scram_user(server, "alice", "secret")

@@ -168,7 +168,7 @@ class SaslAuthentication:
                 return SaslAuthenticateResponse(auth_bytes=response)
             lifetime_ms = self._complete(f"User:{mechanism.identity.name}", mechanism.identity.expires_at_ms)
         except Rejected as error:
-            return self._rejected(str(error), str(error))
+            return self._rejected(str(error), error.reason)
         except SaslAuthenticationError as error:
             message_text = (
                 f"Authentication failed during {text} due to invalid credentials with SASL mechanism {self._name}"
