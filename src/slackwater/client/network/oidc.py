@@ -1,4 +1,8 @@
-"""Tokens of the OIDC client-credentials flow (KIP-768)."""
+"""Tokens of the OIDC client-credentials flow (KIP-768).
+
+Invariants:
+- The client secret goes to the configured address only: redirections are not followed.
+"""
 
 import base64
 import json
@@ -9,7 +13,8 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from http.client import HTTPException
+from typing import Any, Final
 
 from slackwater.security.errors import SaslAuthenticationError
 
@@ -17,6 +22,14 @@ URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _TIMEOUT_S: Final = 10.0
 _MAX_ANSWER_BYTES: Final = 1 << 20
 _DEFAULT_EXPIRY_S: Final = 300
+_REDIRECTIONS: Final = (301, 302, 303, 307, 308)
+
+
+class _NoRedirections(urllib.request.HTTPRedirectHandler):
+    """Makes an error of a redirection; urllib would send the secret to the new address, of whatever host."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        """Do not follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +52,27 @@ class ClientCredentials:
             {"Authorization": f"Basic {secret}", "Accept": "application/json"},
         )
         context = self.context() if self.context is not None and self.url.startswith("https:") else None
+        opener = urllib.request.build_opener(_NoRedirections, urllib.request.HTTPSHandler(context=context))
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as response:
+            with opener.open(request, timeout=_TIMEOUT_S) as response:
                 answer = json.loads(response.read(_MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             with error:
+                is_moved = error.code in _REDIRECTIONS
+                advice = "set the final address" if is_moved else "check the client id, the client secret and the scope"
                 raise SaslAuthenticationError(
-                    f"{URL} = {self.url} answered with HTTP status {error.code} ({_reason(error)}); check the "
-                    "client id, the client secret and the scope."
+                    f"{URL} = {self.url} answered with HTTP status {error.code} ({_reason(error)}); {advice}."
                 ) from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             reason = getattr(error, "reason", None) or type(error).__name__
             raise SaslAuthenticationError(f"{URL} = {self.url} gave no token: {reason}.") from None
         token = answer.get("access_token") if isinstance(answer, dict) else None
         if not isinstance(token, str):
             raise SaslAuthenticationError(f"{URL} = {self.url} answered without an access_token.")
-        lifetime_s = answer.get("expires_in", _DEFAULT_EXPIRY_S)
-        return token, int((time.time() + float(lifetime_s)) * 1000)
+        try:
+            return token, int((time.time() + float(answer.get("expires_in", _DEFAULT_EXPIRY_S))) * 1000)
+        except (TypeError, ValueError, OverflowError):
+            raise SaslAuthenticationError(f"{URL} = {self.url} answered with an invalid expires_in.") from None
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
