@@ -82,6 +82,19 @@ def test_properties_file(tmp_path: Path) -> None:
     assert properties["num.partitions"] == "3"
 
 
+def test_variables_are_replaced_in_static_settings_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLL_HOURS", "2")
+    (tmp_path / "password").write_text("secret\n")
+    password = f"${{file:{tmp_path / 'password'}}}"
+    settings = Settings({"log.roll.hours": "${ROLL_HOURS}", "ssl.keystore.password": password, "log.dir": "${NONE}"})
+    assert settings.number("log.roll.ms") == 7_200_000
+    assert settings.text("ssl.keystore.password") == "secret"
+    altered = settings.with_dynamic({}, {"ssl.key.password": password})
+    assert altered.text("ssl.key.password") == password
+    with pytest.raises(UsageError, match=r"ssl\.key\.password needs the environment variable NONE, which is not set"):
+        Settings({"ssl.key.password": "${NONE}"})
+
+
 def test_unreadable_properties_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"The file .* cannot be read: No such file or directory"):
         read_properties(tmp_path / "missing", allow_name_only=False)

@@ -5,6 +5,8 @@ Invariants:
   for this broker. A topic setting overrides the broker setting that is its synonym.
 - An unknown setting is rejected with the nearest known name. Kafka settings that have no effect here
   (`IGNORED_SETTINGS`) are accepted and ignored, because server.properties files contain many of them.
+- Variables such as `${env:NAME}` are replaced in static settings only: a client that may alter settings must not read
+  the environment or the files of the broker.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +19,7 @@ from slackwater.broker.config.security import find_listener_setting
 from slackwater.broker.config.topic import SYNONYMS, TOPIC_SETTINGS
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value, format_value
+from slackwater.variables import expand_variables
 
 # Prefixes of Kafka settings that have no effect on a single broker.
 IGNORED_SETTINGS: Final = (
@@ -130,7 +133,10 @@ class Settings:
         self.alternatives: dict[str, tuple[str, str]] = {}
         """The name and value that a static setting was given under, if it is one of ALTERNATIVE_NAMES."""
         self._watchers: list[Callable[[], None]] = []
-        for name, text in self._with_primary_names(static or {}).items():
+        expanded = {
+            name: text if is_foreign(name) else expand_variables(name, text) for name, text in (static or {}).items()
+        }
+        for name, text in self._with_primary_names(expanded).items():
             if is_foreign(name):
                 self.ignored.append(name)
             else:

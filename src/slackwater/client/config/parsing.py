@@ -17,9 +17,9 @@ from slackwater.client.config.consumer import CONSUMER_SETTINGS
 from slackwater.client.config.producer import PRODUCER_SETTINGS
 from slackwater.client.config.security import TOKEN_PROVIDER
 from slackwater.client.config.unsupported import refuse_unsupported
-from slackwater.client.config.variables import expand_variables
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value
+from slackwater.variables import expand_variables
 
 # Settings of other clients, by name and by prefix.
 OTHER_CLIENTS_SETTINGS: Final = frozenset(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from slackwater.client.config import CONSUMER_SETTINGS, int_value
-from slackwater.client.config.variables import expand_variables
 from slackwater.client.consumer.fetcher import FetcherConfig
 from slackwater.client.network.fetch import FetchOptions
 from slackwater.client.network.offsets import EARLIEST, LATEST
@@ -15,6 +14,7 @@ from slackwater.group.assignors import Assignor, assignor
 from slackwater.group.errors import UsageError
 from slackwater.group.member import MemberConfig
 from slackwater.settings import Value
+from slackwater.variables import expand_variables
 
 log = get_logger("slackwater.client.consumer.consumer")
 STRATEGY: Final = "partition.assignment.strategy"

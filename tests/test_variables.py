@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slackwater import Admin, UsageError
-from slackwater.client.config.variables import expand_variables
+from slackwater.variables import expand_variables
 
 
 def test_variables_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
