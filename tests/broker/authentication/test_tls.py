@@ -118,8 +118,18 @@ def test_mapping_rule_names_the_principal(tmp_path: Path) -> None:
     with_secured_server(tmp_path, SSL, scenario, ssl_client_auth="required", **settings)
 
 
-@pytest.mark.parametrize("certificate", ["none", "of another authority", "expired"])
-def test_client_without_a_valid_certificate_is_refused(tmp_path: Path, certificate: str) -> None:
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+@pytest.mark.parametrize(
+    ("certificate", "reasons"),
+    [
+        ("none", {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"}),
+        ("of another authority", {"TLSV1_ALERT_UNKNOWN_CA"}),
+        ("expired", {"SSLV3_ALERT_CERTIFICATE_EXPIRED"}),
+    ],
+)
+def test_client_without_a_valid_certificate_gets_the_reason(
+    tmp_path: Path, certificate: str, reasons: set[str], version: ssl.TLSVersion
+) -> None:
     authority, settings = certificates(tmp_path)
     (tmp_path / "other").mkdir()
     path = None
@@ -127,10 +137,21 @@ def test_client_without_a_valid_certificate_is_refused(tmp_path: Path, certifica
         path = TestAuthority(tmp_path / "other").issue("mallory")
     elif certificate == "expired":
         path = authority.issue("old", valid_for=timedelta(minutes=-1))
+    context = client_context(authority, path)
+    context.minimum_version = context.maximum_version = version
+
+    def refusal(port: int) -> str | None:
+        with socket.create_connection(("127.0.0.1", port), DEADLINE_S) as plain:
+            try:
+                with context.wrap_socket(plain, server_hostname="127.0.0.1") as client:  # with TLS 1.3 this succeeds
+                    client.sendall(b"a request that is already sent")
+                    client.recv(1)
+            except ssl.SSLError as error:
+                return error.reason
+        return None
 
     async def scenario(server: Server) -> None:
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-            await is_served(await connect(server, SSL, client_context(authority, path)))
+        assert await asyncio.to_thread(refusal, server.ports[SSL]) in reasons
         assert server.principals == []
 
     with_secured_server(tmp_path, SSL, scenario, ssl_client_auth="required", **settings)

@@ -12,6 +12,7 @@ Invariants:
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from slackwater.broker.authentication.listener import ListenerSecurity
@@ -21,9 +22,12 @@ from slackwater.broker.connection_handler import ConnectionHandler
 from slackwater.escaping import get_logger
 from slackwater.security.distinguished_names import subject_name
 from slackwater.security.errors import AuthenticationError
+from slackwater.security.server_tls import alert_of
 
 log = get_logger("slackwater.broker")
 _SIZE_BYTES: Final = 4
+MAX_ALERT_S: Final = 1.0
+_DISCARDED_BYTES: Final = 65_536
 
 
 class PendingHandler(ConnectionHandler, Protocol):
@@ -67,16 +71,33 @@ class PendingConnection(asyncio.Protocol):
             accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
+        copy = accepted.dup()  # the transport closes its own without an alert
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self, accepted, ssl=context, ssl_handshake_timeout=self._security.timeout_s
             )
         except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError is an OSError
             if self._is_open and not self._is_failed:
+                self._is_failed = True
                 self._report_failure(f"the TLS handshake failed: {_tls_reason(error)}")
-            self._unregister()
+            try:
+                await self._send_alert(copy, alert_of(error))
+            finally:
+                self._unregister()
         finally:
+            copy.close()
             self._handshake = None
+
+    async def _send_alert(self, copy: socket.socket, alert: bytes) -> None:
+        """Tell the client why its handshake failed, and let it read that: a close with unread bytes is a reset."""
+        if not alert:
+            return
+        with suppress(OSError):  # TimeoutError is an OSError
+            copy.send(alert)
+            copy.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(MAX_ALERT_S):
+                while await self._loop.sock_recv(copy, _DISCARDED_BYTES):
+                    pass
 
     def _register(self) -> bool:
         """Register the connection; False if it is refused."""
