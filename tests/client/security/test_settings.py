@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 
 from slackwater import Admin, Consumer, SaslAuthenticationError, UsageError
+from slackwater.client.config import format_setting
+from slackwater.client.config.security import SECURITY_SETTINGS
 from slackwater.client.network.authentication import PlainMechanism
 from slackwater.client.network.oidc import ClientCredentials
 from slackwater.properties import read_properties
@@ -113,6 +115,27 @@ def test_secrets_are_in_no_log_line_and_no_repr(caplog: pytest.LogCaptureFixture
     shown += [repr(PlainMechanism("alice", "canary")), repr(ClientCredentials("https://x", "id", "canary"))]
     assert "sasl.password = [hidden]" in caplog.text
     assert "canary" not in caplog.text + "".join(shown)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.truststore.password",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.pem",
+        "ssl.certificate.pem",
+        "sasl.password",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.client.credentials.client.secret",
+    ],
+)
+def test_secret_setting_is_hidden(name: str) -> None:
+    assert name in {setting.name for setting in SECURITY_SETTINGS}
+    assert format_setting(name, "canary") == "[hidden]"
 
 
 def test_failed_token_request_names_the_endpoint() -> None:

@@ -30,16 +30,16 @@ _PER_LISTENER: Final = (
     password_setting("ssl.keystore.password", "The password of a PKCS12 keystore.", dynamic=True),
     password_setting("ssl.key.password", "The password of the private key in a PEM keystore.", dynamic=True),
     password_setting("ssl.keystore.key", "The private key as PEM text, instead of a file.", dynamic=True),
-    text_setting(
-        "ssl.keystore.certificate.chain", "", "The certificate chain as PEM text, for `ssl.keystore.key`.", dynamic=True
+    password_setting(
+        "ssl.keystore.certificate.chain", "The certificate chain as PEM text, for `ssl.keystore.key`.", dynamic=True
     ),
     text_setting(
         "ssl.truststore.location", "", "The file with the certificates that sign those of clients.", dynamic=True
     ),
     choice_setting("ssl.truststore.type", "", _STORES, "Accepted as in Kafka; the content of the file decides."),
     password_setting("ssl.truststore.password", "The password of a PKCS12 truststore.", dynamic=True),
-    text_setting(
-        "ssl.truststore.certificates", "", "The trusted certificates as PEM text, instead of a file.", dynamic=True
+    password_setting(
+        "ssl.truststore.certificates", "The trusted certificates as PEM text, instead of a file.", dynamic=True
     ),
     choice_setting(
         "ssl.client.auth",

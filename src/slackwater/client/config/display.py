@@ -6,7 +6,9 @@ from typing import Final
 from slackwater.settings import Value, format_value
 
 HIDDEN: Final = "[hidden]"
-_SECRET: Final = re.compile(r"password|secret|jaas|token|credential|(^|\.)key$|keystore\.key|certificate\.chain")
+_SECRET: Final = re.compile(
+    r"password|secret|jaas|token|credential|(^|\.)key$|keystore\.key|key\.pem|certificate\.(chain|pem)"
+)
 
 
 def format_setting(name: str, value: Value) -> str:
