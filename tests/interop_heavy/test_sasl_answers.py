@@ -22,12 +22,16 @@ from slackwater.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from slackwater.wire.messages.api_versions import ApiVersionsRequest
+from slackwater.wire.messages.create_delegation_token import CreateDelegationTokenRequest
+from slackwater.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from slackwater.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from slackwater.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from slackwater.wire.messages.metadata import MetadataRequest
+from slackwater.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest
 from slackwater.wire.schema import Request
@@ -96,6 +100,31 @@ EXCHANGES: Final[list[tuple[str, list[tuple[Request, int]]]]] = [
     ("SHORT", [(PLAIN, 1), (ALICE, 2), (PLAIN, 1), (token(b"\0alice\0wrong"), 2)]),
     ("SHORT", [(PLAIN, 1), (ALICE, 2), (SCRAM, 1), (token(b"n,,n=carol,r=abc"), 2)]),
     ("SHORT", [(PLAIN, 1), (ALICE, 2), (SaslHandshakeRequest("GSSAPI"), 1)]),
+    ("SHORT", [(PLAIN, 1), (ALICE, 2), (PLAIN, 1), (PLAIN, 1), (ALICE, 2)]),
+    *(
+        ("SASL", [(SCRAM, 1), (token(message), 2)])
+        for message in (
+            b"n,,n=mallory",
+            b"n,,m=1,n=mallory,r=abc",
+            b"y,,n=mallory,r=abc",
+            b"n,,n=mal=lory,r=abc",
+            b"n,,n=,r=abc",
+            b"n,,n=carol,r=",
+            b"n,,n=\xff,r=abc",
+            b"n,,n=carol,r=abc,tokenauth=true",
+        )
+    ),
+    ("SASL", [(PLAIN, 1), (token(b"\0al\xff\0secret"), 2)]),
+    *(
+        ("SASL", [(PLAIN, 1), (ALICE, 2), (request, version)])
+        for request, version in (
+            (CreateDelegationTokenRequest(), 3),
+            (CreateDelegationTokenRequest(), 2),
+            (DescribeDelegationTokenRequest(), 3),
+            (RenewDelegationTokenRequest(b"abc", 1), 2),
+            (ExpireDelegationTokenRequest(b"abc", 1), 2),
+        )
+    ),
 ]
 
 

@@ -265,7 +265,10 @@ class Server:
 
     def session_expired(self, connection: Connection) -> None:
         """Count and log a client that has not authenticated again in time."""
-        self.broker.authentication_failed(connection.host, "the session has ended without a re-authentication")
+        renewal = connection.authentication
+        is_renewed = renewal is not None and renewal.is_in_progress
+        reason = "a request during a" if is_renewed else "the session has ended without a"
+        self.broker.authentication_failed(connection.host, f"{reason} re-authentication")
 
     def handle(self, context: RequestContext, request: Request) -> None:
         """Pass a request to the handler of its API."""

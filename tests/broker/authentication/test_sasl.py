@@ -13,6 +13,7 @@ from slackwater.security.scram import ScramAlgorithm, ScramClient
 from slackwater.wire.apis import Api
 from slackwater.wire.frames import frame
 from slackwater.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from slackwater.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -356,6 +357,18 @@ def test_limit_of_one_address_overrides_the_others(tmp_path: Path) -> None:
     run(tmp_path, scenario, max_connections_per_ip_overrides="10.0.0.1:5,127.0.0.1:1")
 
 
+def test_delegation_tokens_are_disabled(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        client = await connect(server, SASL)
+        await plain(client)
+        response = await client.request(CreateDelegationTokenRequest(), CreateDelegationTokenResponse, 3)
+        assert response == CreateDelegationTokenResponse(
+            Error.DELEGATION_TOKEN_AUTH_DISABLED, "User", "alice", "User", "alice"
+        )
+
+    run(tmp_path, scenario)
+
+
 # --- sessions that end ------------------------------------------------------------------------------------------------
 
 
@@ -390,6 +403,32 @@ def test_another_mechanism_is_refused_in_a_renewal(tmp_path: Path) -> None:
         await plain(client)
         assert (await handshake(client, "SCRAM-SHA-512")).error_code == Error.NONE
         client.send(SaslAuthenticateRequest(b"n,,n=alice,r=abc"), 2)
+        assert await client.is_closed()
+
+    run(tmp_path, scenario, connections_max_reauth_ms="60000")
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_other_request_during_a_renewal_is_closed(tmp_path: Path, steps: int) -> None:
+    async def scenario(server: Server) -> None:
+        add_scram_user(server, "alice", "secret")
+        client = await connect(server, SASL)
+        await scram(client, "alice", "secret")
+        assert (await handshake(client, "SCRAM-SHA-512")).error_code == Error.NONE
+        if steps:
+            assert (await authenticate(client, b"n,,n=alice,r=abc")).error_code == Error.NONE
+        client.send(ApiVersionsRequest("test", "1"), 3)
+        assert await client.is_closed()
+
+    run(tmp_path, scenario, connections_max_reauth_ms="60000")
+
+
+def test_second_handshake_of_a_renewal_is_refused(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        client = await connect(server, SASL)
+        await plain(client)
+        assert (await handshake(client, "PLAIN")).error_code == Error.NONE
+        assert (await handshake(client, "PLAIN")).error_code == Error.ILLEGAL_SASL_STATE
         assert await client.is_closed()
 
     run(tmp_path, scenario, connections_max_reauth_ms="60000")

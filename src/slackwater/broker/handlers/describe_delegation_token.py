@@ -1,6 +1,7 @@
-"""DescribeDelegationToken, v1 to v3: always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as in Kafka without security."""
+"""DescribeDelegationToken, v1 to v3: refused, see `delegation_tokens`."""
 
 from slackwater.broker.broker import Broker
+from slackwater.broker.handlers.delegation_tokens import refusal
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_delegation_token import (
@@ -10,8 +11,8 @@ from slackwater.wire.messages.describe_delegation_token import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeDelegationTokenRequest) -> None:
-    """Respond with DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
-    context.respond(error_response(request, context.version, Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
+    """Refuse the request."""
+    context.respond(error_response(request, context.version, refusal(context)))
 
 
 def error_response(

@@ -1,16 +1,17 @@
-"""RenewDelegationToken, v1 to v2: always DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as in Kafka without security."""
+"""RenewDelegationToken, v1 to v2: refused, see `delegation_tokens`."""
 
 from slackwater.broker.broker import Broker
+from slackwater.broker.handlers.delegation_tokens import refusal, time_of
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
 def handle(broker: Broker, context: RequestContext, request: RenewDelegationTokenRequest) -> None:
-    """Respond with DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
-    context.respond(error_response(request, context.version, Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED))
+    """Refuse the request."""
+    context.respond(error_response(request, context.version, refusal(context)))
 
 
 def error_response(request: RenewDelegationTokenRequest, version: int, error: Error) -> RenewDelegationTokenResponse:
     """Return a response with only the error."""
-    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=-1)
+    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=time_of(error))

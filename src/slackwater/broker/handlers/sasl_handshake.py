@@ -2,8 +2,10 @@
 
 The first authentication of a connection does not come here (`broker.authentication.pending`). As in Kafka:
 ILLEGAL_SASL_STATE on a listener without SASL, and if the session has no end; no response to an unknown mechanism. It
-needs v1.
+needs v1. Until the re-authentication is complete, any other request closes the connection.
 """
+
+from math import inf
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
@@ -13,12 +15,18 @@ from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 
 def handle(broker: Broker, context: RequestContext, request: SaslHandshakeRequest) -> None:
     """Select the mechanism."""
-    authentication = context.connection.authentication
+    connection = context.connection
+    authentication = connection.authentication
+    if authentication is not None and authentication.is_in_progress:
+        response = error_response(request, context.version, Error.ILLEGAL_SASL_STATE)
+        broker.fail_authentication(context, response, "a second SaslHandshake", authentication.failure_delay_s)
+        return
     if authentication is None or context.version == 0 or not authentication.begin_renewal():
         context.respond(error_response(request, context.version, Error.ILLEGAL_SASL_STATE))
         return
     response = authentication.handshake(request, context.version)
     if authentication.failure is None:
+        connection.session_ends_at = -inf
         context.respond(response)
     else:
         broker.fail_authentication(context, None, authentication.failure, authentication.failure_delay_s)
