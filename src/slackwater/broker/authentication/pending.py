@@ -71,8 +71,9 @@ class PendingConnection(asyncio.Protocol):
             accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket, context: ssl.SSLContext) -> None:
-        copy = accepted.dup()  # the transport closes its own without an alert
+        copy: socket.socket | None = None
         try:
+            copy = accepted.dup()  # the transport closes its own without an alert
             await self._loop.connect_accepted_socket(
                 lambda: self, accepted, ssl=context, ssl_handshake_timeout=self._security.timeout_s
             )
@@ -81,17 +82,19 @@ class PendingConnection(asyncio.Protocol):
                 self._is_failed = True
                 self._report_failure(f"the TLS handshake failed: {_tls_reason(error)}")
             try:
-                await self._send_alert(copy, alert_of(error))
+                if copy is None:
+                    accepted.close()
+                elif alert := alert_of(error):
+                    await self._send_alert(copy, alert)
             finally:
                 self._unregister()
         finally:
-            copy.close()
+            if copy is not None:
+                copy.close()
             self._handshake = None
 
     async def _send_alert(self, copy: socket.socket, alert: bytes) -> None:
         """Tell the client why its handshake failed, and let it read that: a close with unread bytes is a reset."""
-        if not alert:
-            return
         with suppress(OSError):  # TimeoutError is an OSError
             copy.send(alert)
             copy.shutdown(socket.SHUT_WR)
