@@ -628,6 +628,12 @@ PROBES: Final = (
         ((CLUSTER, ALTER),),
     ),
     Probe(
+        "elect_leaders_v0",
+        0,
+        lambda names: ElectLeadersRequest(0, [TopicPartitions(name, [0]) for name in names.all], 5_000),
+        ((CLUSTER, ALTER),),
+    ),
+    Probe(
         "alter_partition_reassignments",
         0,
         lambda names: AlterPartitionReassignmentsRequest(
@@ -891,6 +897,12 @@ PROBES: Final = (
         12,
         lambda names: _fetch(names, replica_id=7),
         ((TOPIC, READ),),
+    ),
+    Probe(
+        "fetch_replica_ids",
+        14,
+        lambda names: _fetch(names, by_id=True, replica_id=7),
+        ((CLUSTER, AclOperation.CLUSTER_ACTION),),
     ),
     Probe(
         "offset_for_leader_epoch_replica",
@@ -1159,5 +1171,6 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "metadata_create.prefix": _CREATED_AT_ONCE,
     "metadata_create.deny": _CREATED_AT_ONCE,
     "metadata_create_cluster.all": _CREATED_AT_ONCE,
+    "fetch_replica_ids.all": "There are no other brokers: a replica's request is processed like a consumer's.",
 }
 """Cases whose response differs from Kafka's on purpose, with the reason."""

@@ -24,16 +24,16 @@ _TYPES: Final = (0, 1)
 def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> None:
     """Return ELECTION_NOT_NEEDED for every partition."""
     if not broker.allows_cluster(context, AclOperation.ALTER):
-        context.respond(_error_for_all(request, Error.CLUSTER_AUTHORIZATION_FAILED, needs(AclOperation.ALTER)))
+        denied, message = Error.CLUSTER_AUTHORIZATION_FAILED, needs(AclOperation.ALTER)
+        context.respond(_error_for_all(request, context.version, denied, message))
         return
     if request.topic_partitions is None:
         # As in Kafka, a request for all topics omits the partitions that need no election, but not their topics.
         results = [ReplicaElectionResult(topic.name) for topic in broker.topics]
         context.respond(ElectLeadersResponse(replica_election_results=results))
     elif request.election_type not in _TYPES:
-        context.respond(
-            _error_for_all(request, Error.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        )
+        message = f"Unknown election type {request.election_type}"
+        context.respond(_error_for_all(request, context.version, Error.INVALID_REQUEST, message))
     else:
         results = [
             ReplicaElectionResult(
@@ -46,7 +46,7 @@ def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest
 
 def error_response(request: ElectLeadersRequest, version: int, error: Error) -> ElectLeadersResponse:
     """Return the error for every partition, and from v1 for the whole response."""
-    return _error_for_all(request, error, None, on_response=version >= 1)
+    return _error_for_all(request, version, error, None)
 
 
 def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
@@ -58,10 +58,10 @@ def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
 
 
 def _error_for_all(
-    request: ElectLeadersRequest, error: Error, message: str | None, *, on_response: bool = True
+    request: ElectLeadersRequest, version: int, error: Error, message: str | None
 ) -> ElectLeadersResponse:
     return ElectLeadersResponse(
-        error_code=error if on_response else Error.NONE,
+        error_code=error if version >= 1 else Error.NONE,
         replica_election_results=[
             ReplicaElectionResult(
                 requested.topic, [PartitionResult(index, error, message) for index in requested.partitions]

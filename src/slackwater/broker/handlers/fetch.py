@@ -118,7 +118,7 @@ class _FetchRead:
         unknown: list[ReadPartition] = []
         for requested in self._fetch.partitions:
             partition = find_partition(topics, requested)
-            if self._may_read is not None and requested.topic is not None and not self._may_read(requested.topic):
+            if self._may_read is not None and not self._may_read(requested.topic):
                 partition = Error.TOPIC_AUTHORIZATION_FAILED
             if isinstance(partition, Error):
                 if partition is Error.INCONSISTENT_TOPIC_ID:
@@ -272,14 +272,14 @@ def error_response(request: FetchRequest, version: int, error: Error) -> FetchRe
     )
 
 
-def _may_read(broker: Broker, context: RequestContext, request: FetchRequest) -> Callable[[str], bool] | None:
-    """Return whether the client may read a topic; None if there is no authorizer."""
+def _may_read(broker: Broker, context: RequestContext, request: FetchRequest) -> Callable[[str | None], bool] | None:
+    """Return whether the client may read a topic, which has no name if its id is unknown; None without authorizer."""
     if broker.authorizer is None:
         return None
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         is_replica = broker.allows_cluster(context, AclOperation.CLUSTER_ACTION)
         return lambda topic: is_replica
-    return lambda topic: broker.allows(context, AclOperation.READ, AclResourceType.TOPIC, topic)
+    return lambda topic: topic is None or broker.allows(context, AclOperation.READ, AclResourceType.TOPIC, topic)
 
 
 def find_partition(topics: Topics, requested: CachedPartition) -> Partition | Error:
