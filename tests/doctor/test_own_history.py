@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -132,6 +133,32 @@ def test_added_partitions_are_found_in_logs_and_events(log: LineCollector) -> No
     assert_same_verdicts(events, log.lines)
     verdict = judged(events)
     assert (verdict.cause, verdict.culprits) == ("partitions_added", (TOPIC,))
+
+
+def test_rolling_deploy_is_equal_in_logs_and_events(log: LineCollector) -> None:
+    with Broker() as broker, ExitStack() as stack:
+        broker.create_topic(TOPIC, 4)
+        members = []
+        for number in range(3):
+            members.append(stack.enter_context(consumer(broker, GROUP, client_id=f"m{number}")))
+            members[-1].subscribe([TOPIC])
+        settle(broker, members)
+        for number in range(3):
+            members.pop(0).close()
+            settle(broker, members)
+            members.append(stack.enter_context(consumer(broker, GROUP, client_id=f"m{number}")))
+            members[-1].subscribe([TOPIC])
+            settle(broker, members)
+        events = [row_of(event) for event in broker.events(GROUP)]
+    assert_same_verdicts(events, log.lines)
+    for rows in (events, read_log("own.log", log.lines)):
+        verdict = judged([row._replace(time_ms=rows[0].time_ms + 100 * (row.time_ms - rows[0].time_ms)) for row in rows])
+        assert (verdict.cause, verdict.action_needed, verdict.changes) == ("rolling_restart", True, 7)
+        assert [finding.cause for finding in verdict.also] == ["eager_stop_the_world"]
+        static, cooperative, *_ = verdict.prescriptions
+        assert static.settings == {"group.instance.id": "<unique per instance>", "session.timeout.ms": "45000"}
+        assert "detected" not in static.cost  # the session timeout stays as it is
+        assert cooperative.settings == {"partition.assignment.strategy": "cooperative-sticky"}
 
 
 def test_every_own_line_about_groups_is_read(log: LineCollector) -> None:

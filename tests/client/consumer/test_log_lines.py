@@ -39,6 +39,7 @@ def test_join_and_leave_log_java_lines(cluster: ClusterUnderTest, caplog: pytest
         [
             p + r"Starting the Slackwater consumer, version .+",
             p + r"Configured with client\.id = c",
+            p + r"Configured with session\.timeout\.ms = \d+",
             p + rf"Subscribed to topic\(s\): {topic}",
             p + r"Discovered group coordinator 127\.0\.0\.1:\d+ \(id: 2147483646 rack: null\)",
             p + r"\(Re-\)joining group",

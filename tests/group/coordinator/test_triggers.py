@@ -10,7 +10,7 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.coordinator import triggers
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember
-from slackwater.group.coordinator.states import COMPLETING, INITIAL, STABLE
+from slackwater.group.coordinator.states import COMPLETING, INITIAL, PREPARING, STABLE
 from slackwater.group.coordinator.triggers import KnownTopic, RejoinTrigger
 from slackwater.group.events import Trigger
 from slackwater.group.messages import JoinGroup, JoinProtocol
@@ -112,6 +112,14 @@ def test_rejoin_without_reason_compares_metadata() -> None:
     assert trigger_of(*unreadable) is Trigger.SUBSCRIPTION_CHANGE
     connect = _pair(_range("a"), protocol_type="connect")
     assert connect.rejoin(_range("b")).trigger is Trigger.SUBSCRIPTION_CHANGE
+
+
+def test_rejoin_during_a_rebalance_has_no_trigger() -> None:
+    group = _pair(_range("a", owned=OWNED))
+    group.group.transition_to(PREPARING, NOW_MS)
+    for leader in (True, False):
+        assert group.rejoin(_range("a"), leader=leader).trigger is None
+        assert group.rejoin(_range("b"), leader=leader).trigger is Trigger.SUBSCRIPTION_CHANGE
 
 
 def test_leader_rejoins_for_new_partitions() -> None:

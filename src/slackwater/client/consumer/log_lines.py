@@ -1,7 +1,7 @@
 """The consumer's log lines: the lines of the Java client (3.2 and newer), so that runbooks and queries work unchanged.
 
-Slackwater's own lines report what Java's do not: the start with the settings that differ from their defaults, the
-length of a poll delay, and slow listeners. Every line is a template of the doctor (`doctor/templates/java.py`).
+Slackwater's own lines report what Java's do not: the start with the session timeout and the settings that differ from
+their defaults, the length of a poll delay, and slow listeners. Every line is a template of the doctor (`doctor/templates/java.py`).
 Lines are logged in the order of the events. Control characters of ids and reasons are escaped.
 """
 
@@ -45,6 +45,7 @@ _FATAL_JOINS: Final = (
 )
 SLOW_LISTENER_MS: Final = 1_000
 STRATEGY: Final = "partition.assignment.strategy"
+SESSION_TIMEOUT: Final = "session.timeout.ms"
 Line = tuple[int, str]
 
 
@@ -69,12 +70,12 @@ class LogLines:
             log.log(level, "%s%s", self._prefix, escape(line))
 
     def log_start(self, settings: Mapping[str, Value], assignors: Iterable[str], program: str = "consumer") -> None:
-        """Log the start and every setting that differs from its default; secrets are hidden."""
+        """Log the start, every setting that differs from its default, and the session timeout; secrets are hidden."""
         log.info("%sStarting the Slackwater %s, version %s", self._prefix, program, __version__)
         values = {**settings, STRATEGY: tuple(assignors)}
         for name, value in sorted(values.items()):
             setting = CONSUMER_SETTINGS.get(name)
-            if setting is None or value != setting.default:
+            if setting is None or value != setting.default or name == SESSION_TIMEOUT:  # in no other line of a client
                 log.info("%sConfigured with %s = %s", self._prefix, name, escape(format_setting(name, value)))
 
     def log_subscription(self, topics: Iterable[str]) -> None:

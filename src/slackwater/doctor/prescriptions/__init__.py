@@ -262,6 +262,8 @@ def _values(figures: Mapping[str, int]) -> dict[str, str]:
             values[f"{name}_session_ms"] = str(session)
             values[f"{name}_heartbeat_ms"] = str(numbers.heartbeat(session))
             values.setdefault("session", numbers.seconds(session))
+            if name == "restart" and present == session:  # also if it is unknown: then both are the default
+                values["session_now"] = values["session"]
     if session_now := figures.get("session_ms"):
         values["session_now"] = numbers.seconds(session_now)
     if period := figures.get("period_ms"):

@@ -113,7 +113,7 @@ class PendingMember:
 class RebalanceCause:
     """Why a rebalance starts: trigger and culprit for the event, Kafka's wording for the log."""
 
-    trigger: Trigger
+    trigger: Trigger | None
     reason: str
     culprit: ClassicGroupMember | PendingMember | None = None
     topics: tuple[str, ...] = ()  # whose change is the reason

@@ -7,13 +7,14 @@ Invariants:
 - A leader that rejoins with the same topics has seen their partitions change, if the assignment does not cover them.
   A partition that a cooperative rebalance moves is in no assignment but in the subscription of its old owner.
 - Otherwise the client's reason (KIP-800) decides, or the metadata before and after.
+- A member that only rejoins because the group rebalances has no trigger.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember
-from slackwater.group.coordinator.states import STABLE
+from slackwater.group.coordinator.states import INITIAL, PREPARING, STABLE
 from slackwater.group.coordinator.subscriptions import CONSUMER, topics_of
 from slackwater.group.events import Trigger
 from slackwater.group.messages import JoinGroup, JoinProtocol
@@ -35,7 +36,7 @@ class KnownTopic(NamedTuple):
 class RejoinTrigger(NamedTuple):
     """Why a member rejoins, and the topics whose change is the reason."""
 
-    trigger: Trigger
+    trigger: Trigger | None
     topics: tuple[str, ...] = ()
 
 
@@ -67,6 +68,8 @@ def rejoin_trigger(
         old, new = (_topics(before), _topics(after)) if is_consumer else (None, None)
         if old is None or old != new:
             return _subscription_trigger(old, new, topics, group.state_since_ms)
+    if group.state in (INITIAL, PREPARING):
+        return RejoinTrigger(None)
     is_monitoring = is_leader and is_consumer and group.state is STABLE
     if is_monitoring and topics is not None and (change := _partition_change(group, topics)) is not None:
         return change
