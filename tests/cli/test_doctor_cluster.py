@@ -1,6 +1,7 @@
 """`slackwater doctor --bootstrap` on a small cluster, in this process."""
 
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -39,6 +40,22 @@ def test_small_cluster_is_diagnosed_without_spark(broker: Broker, group: str) ->
     assert cluster != broker.bootstrap_servers
     assert groups["groups"][group]["rebalances"] >= 2
     assert set(groups["groups"][group]["sources"]) >= {"coordinator", "offsets_topic"}
+
+
+def test_topic_that_matches_a_pattern_is_the_cause(broker: Broker) -> None:
+    group = "patterns"
+    with consumer(broker, group, metadata_max_age_ms=100) as member:
+        member.subscribe(pattern="pattern-.*")
+        broker.create_topic("pattern-old", 1)
+        poll_until(member, lambda: ("pattern-old", 0) in member.assignment)
+        started_ms = broker.events(group)[-1].time_ms
+        poll_until(member, lambda: time.time() * 1000 > started_ms + 3_500)  # the start of a group takes 3 s
+        broker.create_topic("pattern-new", 1)
+        poll_until(member, lambda: ("pattern-new", 0) in member.assignment)
+    _, out = _doctor("--bootstrap", broker.bootstrap_servers, "--json", "--group", group)
+    ((_, groups),) = json.loads(out)["clusters"].items()
+    verdict = groups["groups"][group]
+    assert (verdict["cause"], verdict["culprits"]) == ("new_topic_matched", ["pattern-new"])
 
 
 def test_offsets_of_aborted_transactions_are_no_commits(broker: Broker) -> None:

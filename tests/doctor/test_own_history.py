@@ -152,7 +152,8 @@ def test_rolling_deploy_is_equal_in_logs_and_events(log: LineCollector) -> None:
         events = [row_of(event) for event in broker.events(GROUP)]
     assert_same_verdicts(events, log.lines)
     for rows in (events, read_log("own.log", log.lines)):
-        verdict = judged([row._replace(time_ms=rows[0].time_ms + 100 * (row.time_ms - rows[0].time_ms)) for row in rows])
+        began_ms = rows[0].time_ms
+        verdict = judged([row._replace(time_ms=began_ms + 100 * (row.time_ms - began_ms)) for row in rows])
         assert (verdict.cause, verdict.action_needed, verdict.changes) == ("rolling_restart", True, 7)
         assert [finding.cause for finding in verdict.also] == ["eager_stop_the_world"]
         static, cooperative, *_ = verdict.prescriptions

@@ -1,8 +1,9 @@
 """The consumer's log lines: the lines of the Java client (3.2 and newer), so that runbooks and queries work unchanged.
 
 Slackwater's own lines report what Java's do not: the start with the session timeout and the settings that differ from
-their defaults, the length of a poll delay, and slow listeners. Every line is a template of the doctor (`doctor/templates/java.py`).
-Lines are logged in the order of the events. Control characters of ids and reasons are escaped.
+their defaults, the length of a poll delay, and slow listeners. Every line is a template of the doctor
+(`doctor/templates/java.py`). Lines are logged in the order of the events. Control characters of ids and reasons are
+escaped.
 """
 
 import logging

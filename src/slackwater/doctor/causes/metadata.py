@@ -70,11 +70,14 @@ _LIST: Final = re.compile(r"\[([^\]]*)\]")
 
 def metadata_change(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find a change of the topics that the group reads."""
+    topic_changes = [(change.time_ms, change.topic) for change in history.cluster.topic_changes]
+    for _, row in _named_changes(history):
+        topic_changes += [(row.time_ms, topic) for topic in row.detail_names("topics")]
     changed = [
         (timeline, time_ms)
         for timeline in history.timelines.values()
         if timeline.topics
-        for time_ms in _resubscribed(history, timeline)
+        for time_ms in _resubscribed(history, timeline, topic_changes)
     ]
     all_members = _changed_by_all(history, changed)
     if changed and not all_members:
@@ -107,7 +110,9 @@ def _subscription_change(
     )
 
 
-def _resubscribed(history: GroupHistory, timeline: ClientTimeline) -> list[int]:
+def _resubscribed(
+    history: GroupHistory, timeline: ClientTimeline, topic_changes: Sequence[tuple[int, str]]
+) -> list[int]:
     """Return when a running member changed its subscription while no topic was created or deleted."""
     times = []
     for (noted_ms, before), (after_ms, after) in pairwise(timeline.topics):
@@ -120,9 +125,7 @@ def _resubscribed(history: GroupHistory, timeline: ClientTimeline) -> list[int]:
         )
         restarted = any(t.ended_ms is not None and before_ms <= t.ended_ms <= after_ms for t in timeline.intervals)
         restarted = restarted or any(before_ms < row.time_ms <= after_ms for row in timeline.started)
-        changed_topics = {
-            change.topic for change in history.cluster.topic_changes if before_ms < change.time_ms <= after_ms + NEAR_MS
-        }
+        changed_topics = {topic for time_ms, topic in topic_changes if before_ms < time_ms <= after_ms + NEAR_MS}
         if is_member and not restarted and after_ms > history.start_ended_ms and not (before ^ after) & changed_topics:
             times.append(after_ms)
     return times
@@ -134,13 +137,18 @@ def _subscription_evidence(history: GroupHistory, timeline: ClientTimeline, time
     return evidence(next(iter(own or rows), None), f"{timeline.name} changed its subscription")
 
 
-def _from_coordinator(history: GroupHistory) -> Finding | None:
-    """Find rebalances of which the coordinator says which topics changed; Slackwater's does, Kafka's does not."""
-    changes = [
+def _named_changes(history: GroupHistory) -> list[tuple[str, Row]]:
+    """Return the rebalances of which the coordinator says which topics changed; Slackwater's does, Kafka's does not."""
+    return [
         (_TRIGGERS[trigger], row)
         for row in history.of(_STARTED, OtherEventKind.TOPICS_CHANGED)
         if (trigger := row.trigger or row.detail_text("why")) in _TRIGGERS and row.detail_names("topics")
     ]
+
+
+def _from_coordinator(history: GroupHistory) -> Finding | None:
+    """Find rebalances of which the coordinator says which topics changed."""
+    changes = _named_changes(history)
     if not changes:
         return None
     kind = changes[0][0]
