@@ -42,7 +42,7 @@ gobin: ## Build the program of the Go client franz-go, for the tests with stock 
 tools: ## Under CI=true, install Chromium and promtool for the tests that use them
 	@sh scripts/tools.sh
 
-demo: $(VENV)/.ready ## Spark applications share a topic, scale out, deploy, crash; a storm and its cure (two minutes)
+demo: $(VENV)/.ready ## Spark applications share a topic, scale out, deploy, crash; a rebalance storm and its fix (two minutes)
 	@$(BIN)/slackwater demo
 
 test: setup lint ## Run every check, and the tests that fit into nine minutes

@@ -25,7 +25,7 @@ from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Codec
-from tests.broker.storage.log.batches import NOW_MS, Read, Sent, batch, contents, read_records
+from tests.broker.storage.log.batches import NOW_MS, Read, Sent, batch, contents, offset_at, read_records
 
 RETENTION_MS = 10_000
 CONFIG = LogConfig(
@@ -256,14 +256,14 @@ class LogMachine(RuleBasedStateMachine):
     def find_by_time(self, offset_ms: int) -> None:
         timestamp = self.now_ms + offset_ms
         expected = next((record for record in self.records() if record.timestamp >= timestamp), None)
-        result = self.log.offset_for_timestamp(timestamp)
+        result = offset_at(self.log, timestamp)
         assert result == (None if expected is None else TimestampOffset(expected.timestamp, expected.offset))
 
     @precondition(lambda self: not self.config.compacts)
     @rule()
     def find_newest(self) -> None:
         newest = max((record.timestamp for record in self.records()), default=-1)
-        result = self.log.offset_for_timestamp(MAX_TIMESTAMP)
+        result = offset_at(self.log, MAX_TIMESTAMP)
         assert (-1 if result is None else result.timestamp) == newest
 
     def records(self) -> list[Read]:

@@ -290,6 +290,6 @@ def _wrapped(text: str, first: str, rest: str) -> Iterable[str]:
 
 
 def _print_styled(text: str, *, color: str | None = None, bold: bool = False, dim: bool = False) -> None:
-    """Print an escaped line, in colour if the terminal shows colours and the user wants them."""
+    """Print an escaped line, in colour if the terminal shows colours and they are not switched off."""
     has_color = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     typer.echo(typer.style(text, fg=color, bold=bold or None, dim=dim or None) if has_color else text)

@@ -50,7 +50,7 @@ class MemoryStore:
 
 
 class MemoryMarkers:
-    """A marker writer that holds the markers back if it is told to."""
+    """A marker writer that can hold the markers back."""
 
     def __init__(self) -> None:
         self.markers: list[TransactionMarker] = []

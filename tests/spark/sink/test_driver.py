@@ -1,4 +1,4 @@
-"""delivery=exactly_once without Spark: drivers that die between any two steps."""
+"""delivery=exactly_once without Spark: drivers that end between any two steps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -34,7 +34,7 @@ QUERY = "8a7d1f6e-0000-4000-8000-000000000001"
 
 
 class Stopped(Exception):
-    """The driver dies here."""
+    """The driver ends here."""
 
 
 class Query:
@@ -124,7 +124,7 @@ def test_default_timeout_is_the_maximum_of_the_broker(query: Query) -> None:
 
 def test_crash_before_the_decision_aborts_the_batch(query: Query, cluster: ClusterUnderTest) -> None:
     query.run(0)
-    query.write(prepare_batch(query.options), 1)  # and the driver dies
+    query.write(prepare_batch(query.options), 1)  # and the driver ends
     assert len(query.open_transactions()) == 3
     prepared = prepare_batch(query.options)
     assert prepared.decided == (QUERY, 0)
@@ -160,7 +160,7 @@ def test_crash_after_the_decision_commits_the_batch(
         patched.setattr(driver, "_write" if step == "_mark" else step, replaced)
         with pytest.raises(Stopped):
             query.commit(prepared, decision)
-    abort_batch(query.options, decision.transactions, QUERY, 0)  # Spark does this if it lives
+    abort_batch(query.options, decision.transactions, QUERY, 0)  # Spark does this if it still runs
     again = prepare_batch(query.options)
     assert again.decided == (QUERY, 0)
     query.wait_until_visible(rows(0))

@@ -157,7 +157,7 @@ class TransactionShell:
             self._wake_at(due_ms)
 
     def _read_clocks(self) -> int:
-        """Return the time of the timers, and tell the coordinator the difference to wall time."""
+        """Return the time of the timers, and pass the difference to wall time to the coordinator."""
         now_ms = self._now_ms()
         self.coordinator.set_wall_offset_ms(self._wall_ms() - now_ms)
         return now_ms

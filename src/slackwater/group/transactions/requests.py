@@ -132,7 +132,7 @@ def add_partitions(collector: TransactionCollector, request: AddPartitions, repl
 
 
 def verify_partitions(collector: TransactionCollector, request: VerifyPartitions, reply_to: object) -> None:
-    """Tell for each partition whether it belongs to the transaction (TX-33)."""
+    """Return for each partition whether it belongs to the transaction (TX-33)."""
     transaction = _find(collector, request.transactional_id)
     if isinstance(transaction, Error):
         error = transaction

@@ -84,7 +84,7 @@ class NotCommittedError(SlackwaterError):
 
 @dataclass(frozen=True, slots=True)
 class PreparedBatch:
-    """What the driver tells the tasks before they start."""
+    """What the driver sends to the tasks before they start."""
 
     driver: OpenTransaction
     timeout_ms: int

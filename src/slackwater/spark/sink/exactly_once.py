@@ -222,7 +222,7 @@ def _current_batch() -> BatchId:
     query_id, run_id, number = (context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID, BATCH_ID))
     if query_id is None or run_id is None or number is None:
         raise SlackwaterError(
-            "Spark does not tell this task the batch that it belongs to; delivery=exactly_once needs it."
+            "Spark does not pass this task the batch that it belongs to; delivery=exactly_once needs it."
         )
     return BatchId(query_id, uuid.UUID(run_id).hex[:_RUN_DIGITS], int(number))
 

@@ -31,7 +31,7 @@ REJECTED: Final = {
     "partitioner.class": "add a partition column to choose partitions.",
     "transactional.id": "set delivery=exactly_once and transactionalIdPrefix.",
 }
-# What Spark passes to the sink of a stream beside the options of the sink.
+# What Spark passes to the sink of a stream in addition to the options of the sink.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "path", "queryname"})
 
 

@@ -51,7 +51,7 @@ def shipped_files() -> str:
 
 
 def use_driver_files(directory: str) -> None:
-    """Use the driver's directory in a process on the driver to which Spark does not tell it."""
+    """Use the driver's directory in a process on the driver that does not get it from Spark."""
     global _driver_directory
     _driver_directory = directory
 

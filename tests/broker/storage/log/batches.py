@@ -9,8 +9,9 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from slackwater.broker.slices import complete
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.partition_log import PartitionLog, TimestampOffset
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.records import decompress_records, iter_record_views, timestamp_of
 from slackwater.broker.storage.log.validation import Rejection
@@ -170,6 +171,11 @@ def fill(log: PartitionLog, batches: int, *, size: int = 100, step_ms: int = 0, 
 def values(log: PartitionLog) -> Sequence[tuple[int, bytes | None, bytes | None]]:
     """Return offset, key and value of all records of a log."""
     return [(record.offset, record.key, record.value) for record in contents(log)]
+
+
+def offset_at(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+    """Return the first record at or after a timestamp, as ListOffsets finds it."""
+    return complete(log.search_timestamp(timestamp))
 
 
 def open_descriptors(directory: Path) -> int:

@@ -18,7 +18,7 @@ from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, complete_batches
 from slackwater.wire.records.compression import Codec
 
-from .batches import NOW_MS, Sent, appended, batch, contents, fill, open_descriptors, opened, reopen, values
+from .batches import NOW_MS, Sent, appended, batch, contents, fill, offset_at, open_descriptors, opened, reopen, values
 
 COMPACT = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -141,7 +141,7 @@ def test_reads_skip_gaps(tmp_path: Path) -> None:
         data = log.read(offset, 1)
         assert not isinstance(data, Rejection)
         assert RecordBatch(data).last_offset >= offset
-    first = log.offset_for_timestamp(NOW_MS)
+    first = offset_at(log, NOW_MS)
     assert first is not None
     assert first.offset == offsets[0]
 

@@ -21,7 +21,20 @@ from slackwater.group.errors import Error
 from slackwater.wire.records.batch import TimestampType, complete_batches
 from slackwater.wire.records.compression import Codec
 
-from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, opened, read_records, reopen, values
+from .batches import (
+    NOW_MS,
+    SMALL,
+    Sent,
+    appended,
+    batch,
+    contents,
+    fill,
+    offset_at,
+    opened,
+    read_records,
+    reopen,
+    values,
+)
 
 
 def test_offsets_are_assigned_in_order(tmp_path: Path) -> None:
@@ -150,20 +163,20 @@ def test_first_record_at_timestamp_is_found(tmp_path: Path, codec: Codec) -> Non
         log.append(batch(*sent, codec=codec), NOW_MS)
     for timestamp in range(NOW_MS - 1, max(stamps) + 2):
         expected = next((TimestampOffset(at, n) for n, at in enumerate(stamps) if at >= timestamp), None)
-        assert log.offset_for_timestamp(timestamp) == expected
+        assert offset_at(log, timestamp) == expected
     newest = max(stamps)
-    assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(newest, stamps.index(newest))
+    assert offset_at(log, MAX_TIMESTAMP) == TimestampOffset(newest, stamps.index(newest))
 
 
 def test_special_timestamps(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    assert log.offset_for_timestamp(MAX_TIMESTAMP) is None
-    assert log.offset_for_timestamp(0) is None
+    assert offset_at(log, MAX_TIMESTAMP) is None
+    assert offset_at(log, 0) is None
     fill(log, 30)
     log.delete_records(25)
-    assert log.offset_for_timestamp(LATEST) == TimestampOffset(-1, 30)
-    assert log.offset_for_timestamp(EARLIEST) == log.offset_for_timestamp(EARLIEST_LOCAL) == TimestampOffset(-1, 25)
-    assert log.offset_for_timestamp(LATEST_TIERED) == TimestampOffset(-1, -1)
+    assert offset_at(log, LATEST) == TimestampOffset(-1, 30)
+    assert offset_at(log, EARLIEST) == offset_at(log, EARLIEST_LOCAL) == TimestampOffset(-1, 25)
+    assert offset_at(log, LATEST_TIERED) == TimestampOffset(-1, -1)
 
 
 def test_time_lookup_ignores_records_before_log_start(tmp_path: Path) -> None:
@@ -171,10 +184,10 @@ def test_time_lookup_ignores_records_before_log_start(tmp_path: Path) -> None:
     for at in (50, 90, 20, 10, 30, 30):
         appended(log, Sent(timestamp=NOW_MS + at))
     log.delete_records(2)
-    assert log.offset_for_timestamp(NOW_MS) == TimestampOffset(NOW_MS + 20, 2)
-    assert log.offset_for_timestamp(NOW_MS + 25) == TimestampOffset(NOW_MS + 30, 4)
-    assert log.offset_for_timestamp(MAX_TIMESTAMP) == TimestampOffset(NOW_MS + 30, 4)
-    assert log.offset_for_timestamp(NOW_MS + 31) is None
+    assert offset_at(log, NOW_MS) == TimestampOffset(NOW_MS + 20, 2)
+    assert offset_at(log, NOW_MS + 25) == TimestampOffset(NOW_MS + 30, 4)
+    assert offset_at(log, MAX_TIMESTAMP) == TimestampOffset(NOW_MS + 30, 4)
+    assert offset_at(log, NOW_MS + 31) is None
 
 
 # Deletion

@@ -1,4 +1,4 @@
-"""Which batches the cleaner removes because of transactions: those of aborted ones, and markers that nobody needs.
+"""Which batches the cleaner removes because of transactions: those of aborted ones, and markers without a use.
 
 Invariants:
 - Batches are passed in the order of the log, from a place where no listed transaction has begun.

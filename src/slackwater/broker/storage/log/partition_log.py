@@ -554,17 +554,11 @@ class PartitionLog:
             self._reported.add(where)
             log.error("Records of %s cannot be read: %s", self.directory.name, damage)
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+    def search_timestamp(self, timestamp: int, *, committed: bool = False) -> Sliced[TimestampOffset | None]:
         """Find the first record at or after a timestamp, or resolve a special timestamp; None if there is no record.
 
-        Raises `BrokerError` if a segment is damaged.
-        """
-        return complete(self.search_timestamp(timestamp))
-
-    def search_timestamp(self, timestamp: int, *, committed: bool = False) -> Sliced[TimestampOffset | None]:
-        """Do the same in slices: it may have to decompress many batches.
-
-        With `committed`, the log ends at the last stable offset, and a later record is not found.
+        It works in slices, because it may have to decompress many batches. With `committed`, the log ends at the last
+        stable offset, and a later record is not found. Raises `BrokerError` if a segment is damaged.
         """
         try:
             found = yield from self._search_timestamp(timestamp)
