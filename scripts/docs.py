@@ -26,8 +26,9 @@ from slackwater.group.transactions.states import TransactionAction
 from slackwater.group.transactions.states import TransactionState as CoordinatorTransactionState
 from slackwater.spark.sink.options import OPTIONS as SINK_OPTIONS
 from slackwater.spark.sink.options import REJECTED as SINK_REJECTED
+from slackwater.spark.source.option_names import PREFIX
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
-from slackwater.spark.source.options import PREFIX, REJECTED
+from slackwater.spark.source.options import REJECTED
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

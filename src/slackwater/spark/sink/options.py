@@ -9,16 +9,14 @@ Invariants:
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, Self
 
 from slackwater.client.config import PRODUCER_SETTINGS, int_value
-from slackwater.client.network.cluster import parse_bootstrap
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, long_setting
-from slackwater.spark.source.options import CLIENT_ID, PREFIX, SERVERS
-from slackwater.spark.source.settings import parse_kafka
+from slackwater.spark.source.option_names import OptionNames
+from slackwater.spark.source.options import CLIENT_ID
 
 BATCH_SIZE: Final = "batch.size"
 DEFAULT_BATCH_BYTES: Final = 512 << 10
@@ -79,6 +77,7 @@ OPTIONS: Final = (
     ),
 )
 _KNOWN: Final = {setting.name.lower(): setting for setting in OPTIONS}
+_NAMES: Final = OptionNames("sink", "docs/spark-sink-options.md", _KNOWN, PRODUCER_SETTINGS, REJECTED, _OF_SPARK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +105,11 @@ class SinkOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, application: str = "") -> Self:
         """Parse the options of a write. Raises UsageError for invalid ones."""
-        kafka, texts = _separate(options)
+        kafka, texts = _NAMES.separate(options)
         values = {setting.name: setting.parse(texts[name]) for name, setting in _KNOWN.items() if name in texts}
-        _check_kafka(kafka)
+        settings = _NAMES.parse_client(kafka)
         if application:
             kafka.setdefault(CLIENT_ID, application)
-        settings = parse_kafka(kafka, PRODUCER_SETTINGS)
         max_request_bytes = int_value(settings, "max.request.size")
         delivery = DeliveryGuarantee(str(_value(values, "delivery")))
         prefix = str(_value(values, "transactionalIdPrefix")).strip()
@@ -150,40 +148,3 @@ def _check_delivery(delivery: DeliveryGuarantee, prefix: str, settings: Mapping[
         raise UsageError(
             "delivery=exactly_once requires kafka.acks=all and kafka.enable.idempotence=true; remove these options."
         )
-
-
-def _separate(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the client settings, and the options of the sink by lower-case name."""
-    kafka: dict[str, str] = {}
-    texts: dict[str, str] = {}
-    for name, text in options.items():
-        lowered = name.lower()
-        if lowered.startswith(PREFIX):
-            kafka[lowered.removeprefix(PREFIX)] = text
-        elif lowered in _KNOWN:
-            texts[lowered] = text
-        elif lowered not in _OF_SPARK:
-            raise UsageError(f"{name} is not an option of this sink{_suggestion(lowered)}")
-    return kafka, texts
-
-
-def _suggestion(lowered: str) -> str:
-    candidates = {known: setting.name for known, setting in _KNOWN.items()}
-    candidates |= {PREFIX + name: PREFIX + name for name in PRODUCER_SETTINGS}
-    candidates |= {name: PREFIX + name for name in PRODUCER_SETTINGS}
-    matches = get_close_matches(lowered, candidates, n=1)
-    return f"; did you mean {candidates[matches[0]]}?" if matches else "; see docs/spark-sink-options.md."
-
-
-def _check_kafka(kafka: Mapping[str, str]) -> None:
-    for name, instead in REJECTED.items():
-        if name in kafka:
-            raise UsageError(f"{PREFIX}{name} cannot be set for this sink: {instead}")
-    if not kafka.get(SERVERS, "").strip():
-        raise UsageError(f"{PREFIX}{SERVERS} is missing; use host:port,host:port.")
-    try:
-        servers = parse_kafka(kafka, PRODUCER_SETTINGS)[SERVERS]
-        assert isinstance(servers, tuple)
-        parse_bootstrap(servers)
-    except UsageError as error:
-        raise UsageError(PREFIX + str(error).replace("did you mean ", f"did you mean {PREFIX}")) from None

@@ -14,21 +14,17 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final, Self
 
 from slackwater.client.config import CONSUMER_SETTINGS
-from slackwater.client.network.cluster import parse_bootstrap
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, int_setting, long_setting
-from slackwater.spark.source.settings import parse_kafka
+from slackwater.spark.source.option_names import PREFIX, OptionNames
 
-PREFIX: Final = "kafka."
 LATEST: Final = -1
 EARLIEST: Final = -2
-SERVERS: Final = "bootstrap.servers"
 CLIENT_ID: Final = "client.id"
 # Settings that the source controls itself, with the alternative.
 REJECTED: Final = {
@@ -155,6 +151,7 @@ OPTIONS: Final[dict[OptionGroup, tuple[Setting, ...]]] = {
     ),
 }
 _KNOWN: Final = {setting.name.lower(): setting for settings in OPTIONS.values() for setting in settings}
+_NAMES: Final = OptionNames("source", "docs/spark-options.md", _KNOWN, CONSUMER_SETTINGS, REJECTED)
 _ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE)
@@ -246,51 +243,13 @@ def includes_headers(options: Mapping[str, str]) -> bool:
 
 def _parse(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Value]]:
     """Return the client settings, and the parsed source options that are set."""
-    kafka, texts = _separate(options)
+    kafka, texts = _NAMES.separate(options)
     values = {setting.name: setting.parse(texts[name]) for name, setting in _KNOWN.items() if name in texts}
     _check_strategy(values)
-    _check_kafka(kafka)
-    return kafka, values
-
-
-def _separate(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the client settings, and the source options by lower-case name."""
-    kafka: dict[str, str] = {}
-    texts: dict[str, str] = {}
-    for name, text in options.items():
-        lowered = name.lower()
-        if lowered.startswith(PREFIX):
-            kafka[lowered.removeprefix(PREFIX)] = text
-        elif lowered in _KNOWN:
-            texts[lowered] = text
-        else:
-            raise UsageError(f"{name} is not an option of this source{_suggestion(lowered)}")
-    return kafka, texts
-
-
-def _suggestion(lowered: str) -> str:
-    candidates = {known: setting.name for known, setting in _KNOWN.items()}
-    candidates |= {PREFIX + name: PREFIX + name for name in CONSUMER_SETTINGS}
-    candidates |= {name: PREFIX + name for name in CONSUMER_SETTINGS}
-    matches = get_close_matches(lowered, candidates, n=1)
-    return f"; did you mean {candidates[matches[0]]}?" if matches else "; see docs/spark-options.md for all options."
-
-
-def _check_kafka(kafka: Mapping[str, str]) -> None:
-    for name, instead in REJECTED.items():
-        if name in kafka:
-            raise UsageError(f"{PREFIX}{name} cannot be set for this source: {instead}")
-    if not kafka.get(SERVERS, "").strip():
-        raise UsageError(f"{PREFIX}{SERVERS} is missing; use host:port,host:port.")
-    try:
-        values = parse_kafka(kafka)
-        servers = values[SERVERS]
-        assert isinstance(servers, tuple)
-        parse_bootstrap(servers)
-    except UsageError as error:
-        raise UsageError(PREFIX + str(error).replace("did you mean ", f"did you mean {PREFIX}")) from None
+    _NAMES.parse_client(kafka)
     if kafka.get("group.instance.id") and not kafka.get("group.id"):
         raise UsageError(f"{PREFIX}group.instance.id requires {PREFIX}group.id.")
+    return kafka, values
 
 
 def _check_strategy(values: Mapping[str, Value]) -> None:
