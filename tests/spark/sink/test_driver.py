@@ -135,13 +135,13 @@ def test_crash_before_the_decision_aborts_the_batch(query: Query, cluster: Clust
     assert query.committed(cluster) == 20
 
 
-@pytest.mark.parametrize("step", ["end_decided", "_end_all", "_mark"])
+@pytest.mark.parametrize("step", ["end_decided", "end_all", "write_decision"])
 def test_crash_after_the_decision_commits_the_batch(
     query: Query, cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     prepared = prepare_batch(query.options)
     decision = query.write(prepared, 0)
-    end_all, write = driver._end_all, driver._write
+    end_all, write = driver.end_all, driver.write_decision
 
     def stop(*_: object) -> None:
         raise Stopped
@@ -155,9 +155,9 @@ def test_crash_after_the_decision_commits_the_batch(
             raise Stopped
         write(*arguments)  # type: ignore[arg-type]
 
-    replaced = {"end_decided": stop, "_end_all": end_one_and_stop, "_mark": stop_at_mark}[step]
+    replaced = {"end_decided": stop, "end_all": end_one_and_stop, "write_decision": stop_at_mark}[step]
     with monkeypatch.context() as patched:
-        patched.setattr(driver, "_write" if step == "_mark" else step, replaced)
+        patched.setattr(driver, step, replaced)
         with pytest.raises(Stopped):
             query.commit(prepared, decision)
     abort_batch(query.options, decision.transactions, QUERY, 0)  # Spark does this if it still runs

@@ -105,7 +105,7 @@ def prepare_batch(options: SinkOptions) -> PreparedBatch:
         if decision is not None and not decision.is_ended:
             log.warning("Batch %d was decided, and its transactions are committed now.", decision.batch_id)
             end_decided(connection, options, decision)
-            _write(connection, producer, options, decision.ended())
+            write_decision(connection, producer, options, decision.ended())
         driver = producer.open_transaction
     except ProducerFencedError as error:
         raise _fenced(options) from error
@@ -131,7 +131,7 @@ def commit_batch(
         producer.resume_transactions(driver.producer_id, driver.producer_epoch)
         _decide(connection, producer, options, decision, inputs)
         end_decided(connection, options, decision)
-        _write(connection, producer, options, decision.ended())
+        write_decision(connection, producer, options, decision.ended())
     except ProducerFencedError as error:
         raise _fenced(options) from error
     finally:
@@ -151,12 +151,12 @@ def abort_batch(options: SinkOptions, transactions: Sequence[OpenTransaction], q
         if decision is not None and (decision.query_id, decision.batch_id) == (query_id, batch_id):
             log.warning("Batch %d may be decided; the next run of the query ends its transactions.", batch_id)
             return
-    connection.network.run(_end_all(connection, transactions, commit=False))
+    connection.network.run(end_all(connection, transactions, commit=False))
 
 
 def end_decided(connection: ClusterConnection, options: SinkOptions, decision: Decision) -> None:
     """Commit the transactions of a decided batch."""
-    errors = connection.network.run(_end_all(connection, decision.transactions, commit=True))
+    errors = connection.network.run(end_all(connection, decision.transactions, commit=True))
     for error in errors:
         if error is not Error.NONE and error not in _ABORTED:
             text = f"The transactions of batch {decision.batch_id} could not be committed yet: {error.name}."
@@ -193,7 +193,7 @@ def _decide(
     for attempt in range(1, REBALANCE_TRIES + 1):
         groups = inputs()
         try:
-            _write(connection, producer, options, decision, groups)
+            write_decision(connection, producer, options, decision, groups)
             return
         except AbortableTransactionError as error:
             producer.abort_transaction()
@@ -206,13 +206,14 @@ def _decide(
             log.info("The group has a new generation; the offsets of batch %d are sent again.", decision.batch_id)
 
 
-def _write(
+def write_decision(
     connection: ClusterConnection,
     producer: BulkProducer,
     options: SinkOptions,
     decision: Decision,
     groups: Sequence[GroupInputs] = (),
 ) -> None:
+    """Write a decision, and the input offsets of groups, in one transaction."""
     topic = connection.network.run(find_topic(connection.cluster, options.decision_topic))
     prefix = options.transactional_id_prefix
     producer.begin_transaction()
@@ -256,9 +257,10 @@ async def _abort_open(connection: ClusterConnection, options: SinkOptions) -> No
         log.info("The open transaction of %s was aborted: %s.", name, error.name)
 
 
-async def _end_all(
+async def end_all(
     connection: ClusterConnection, transactions: Sequence[OpenTransaction], *, commit: bool
 ) -> list[Error]:
+    """Commit or abort transactions of tasks; return the errors."""
     ends = (end_transaction(connection.cluster, transaction, commit=commit) for transaction in transactions)
     return list(await asyncio.gather(*ends))
 
