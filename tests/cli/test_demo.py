@@ -85,6 +85,25 @@ def test_without_java_the_demo_names_the_remedy(tmp_path: Path) -> None:
     assert "Traceback" not in out
 
 
+@pytest.mark.parametrize(
+    ("module", "options", "remedy"),
+    [
+        ("psutil", [], "pip install 'slackwater[demo]'."),
+        ("psutil", ["--no-spark"], "pip install 'slackwater[demo]'."),
+        ("aiokafka", ["--no-spark"], "pip install 'slackwater[demo]'."),
+        ("pyspark", [], "To see the demo without Spark, run: slackwater demo --no-spark"),
+    ],
+)
+def test_missing_package_is_named(module: str, options: list[str], remedy: str) -> None:
+    run = f"import sys; sys.modules[{module!r}] = None; import slackwater.cli; slackwater.cli.main()"
+    command = [sys.executable, "-c", run, "demo", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"slackwater: the demo needs {module}, which is not installed. Run: ")
+    assert done.stderr.endswith(f"{remedy}\n")
+    assert done.stderr.count("\n") == 1
+
+
 def test_report_in_missing_directory_is_an_error(tmp_path: Path) -> None:
     with demo_process(tmp_path, "--report", str(tmp_path / "none" / "report.html")) as demo:
         out, _ = demo.communicate(timeout=DEADLINE_S)

@@ -39,19 +39,21 @@ def demo(
     Takes about two minutes after Spark has started (--fast: 90 seconds in all, --no-spark: 30 seconds). Everything runs
     on this machine.
     """
-    from slackwater.cli.demo.environment import run_spark, run_stock_clients
-
     path = (report if report is not None else Path(tempfile.gettempdir()) / REPORT).resolve()
     if not path.parent.is_dir():
         raise UsageError(f"--report {path}: there is no directory {path.parent}. Create it, or use another path.")
     _require(["psutil"], "demo")
     if no_spark:
         _require(_STOCK_CLIENTS, "demo")
+    else:
+        _require(_SPARK_PACKAGES, "spark")
+        _require_java()
+    from slackwater.cli.demo.environment import run_spark, run_stock_clients
+
+    if no_spark:
         run_stock_clients(path)
-        return
-    _require(_SPARK_PACKAGES, "spark")
-    _require_java()
-    run_spark(path, fast=fast)
+    else:
+        run_spark(path, fast=fast)
 
 
 def _require(modules: Iterable[str], extra: str) -> None:
