@@ -261,6 +261,12 @@ def test_unknown_lines_are_printed_without_names(tmp_path: Path) -> None:
     assert "2 x, first at app.log:1\n    <time> group <name> is rebalancing slowly\n" in out
 
 
+def test_unknown_lines_of_standard_input() -> None:
+    result = CliRunner().invoke(app, ["doctor", "--unknown", "-"], input="12:00:01 group a-7 is rebalancing slowly\n")
+    assert result.exit_code == 0
+    assert "1 x, first at standard input:1\n    <time> group <name> is rebalancing slowly\n" in result.stdout
+
+
 def test_files_that_are_not_read_need_no_spark(tmp_path: Path) -> None:
     (tmp_path / "app.log").write_text(STORM)
     (tmp_path / ".old.log.lz4").write_text(STORM)

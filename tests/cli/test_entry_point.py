@@ -47,6 +47,24 @@ def test_closed_reader_is_silent(arguments: list[str], code: int, buffered: bool
     assert (result.returncode, result.stderr) == (code, "")
 
 
+@pytest.mark.parametrize(("stream", "code"), [("0<&-", 3), ("1>&-", 1), ("2>&-", 1)])
+def test_closed_standard_stream_is_the_null_device(stream: str, code: int, tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(
+        "%4|1763234567.1|MAXPOLL|a#consumer-1| [thrd:main]: Application maximum poll interval (5000ms) "
+        "exceeded by 195ms (adjust max.poll.interval.ms for long-running message processing): leaving group\n"
+    )
+    paths = "-" if code == 3 else str(log)
+    result = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m slackwater doctor "$1" {stream}', sys.executable, paths],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    empty = "slackwater: Standard input is empty. Pipe log lines into it.\n"
+    assert (result.returncode, result.stderr) == (code, empty if code == 3 else "")
+
+
 def test_late_flush_error_is_reported() -> None:
     """A command that only fills the buffer fails at the flush, not at interpreter exit."""
     code = "import sys; from slackwater.cli import app, entry_point; app.app = lambda: print('x'); entry_point.main()"

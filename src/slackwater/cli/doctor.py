@@ -46,6 +46,7 @@ _PACKAGES: Final = ("hyperscan", "pyarrow")
 _UTC_OFFSET: Final = re.compile(r"[+-]\d\d:?\d\d")
 DEFAULT_MASTER: Final = "local[*]"
 STDIN: Final = "-"
+_STDIN_NAME: Final = "standard input"
 MAX_LOCAL_BYTES: Final = 64_000_000
 """Larger input is read on Spark: from there on its parallel workers save more time than its start takes."""
 _EXPANSION: Final = 10
@@ -322,7 +323,7 @@ def _diagnose_in_process(request: "DiagnosisRequest") -> "Diagnosis | None":
         files = list_local_files(path for path in paths if path != STDIN)
         if STDIN in paths:
             files.append(stack.enter_context(_standard_input()))
-        request = replace(request, paths=["standard input" if path == STDIN else path for path in paths])
+        request = replace(request, paths=[_STDIN_NAME if path == STDIN else path for path in paths])
         read = ReadBytes(sum(file.size for file in files))
         with ProgressLine(read.describe, delay_s=1.0):
             return diagnose(request, files, live, read.add)
@@ -430,12 +431,16 @@ def _print_unknown_lines(request: "DiagnosisRequest") -> None:
     from slackwater.doctor.history.unknown_lines import find_unknown_lines, report_unknown_lines
     from slackwater.version import __version__
 
-    if not request.paths or STDIN in request.paths or not all(map(_is_local, request.paths)):
+    if not request.paths or not all(map(_is_local, request.paths)):
         raise UsageError(
             "--unknown reads local files and directories. Copy the logs to this machine and pass their paths."
         )
     _check_paths(request)
-    shapes = find_unknown_lines(list_local_files(map(_unescape, request.paths)))
+    files = list_local_files(_unescape(path) for path in request.paths if path != STDIN)
+    shapes = find_unknown_lines(files)
+    if STDIN in request.paths:
+        with _standard_input() as file:
+            shapes += [replace(shape, file=_STDIN_NAME) for shape in find_unknown_lines([file])]
     for line in report_unknown_lines(shapes, __version__) if shapes else ("All lines about groups are understood.",):
         print_line(escape_line(line))
 

@@ -6,8 +6,10 @@ Invariants:
 - Output that cannot be written (disk full, reader closed) exits with a code other than 0, also if the error appears
   only when the buffer is flushed. Nothing is left for the interpreter to flush at exit, which would end with code 120.
 - Ctrl-C ends every command with exit code 130.
+- A standard stream that is closed (`<&-`, `>&-`) is the null device.
 """
 
+import os
 import sys
 
 from slackwater.cli.printing import OUTPUT_ERRORS, discard_output, flush_output, warn
@@ -21,6 +23,7 @@ BROKER = "broker"  # runs without Typer, see `broker.py`
 
 def main() -> None:
     """Run the command line and exit."""
+    _open_closed_streams()
     try:
         code = _run()
     except BaseException:
@@ -29,6 +32,13 @@ def main() -> None:
     if flush_output() is not None and not code:
         code = FAILED
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for closed standard streams, which Python has as None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - open until the process ends
 
 
 def _run() -> int | str | None:
