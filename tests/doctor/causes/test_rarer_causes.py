@@ -177,12 +177,35 @@ def test_unknown_version_of_a_broker_is_to_be_checked() -> None:
     verdict = scenario.verdict()
     assert verdict.cause == "stuck_rebalance"
     bug = next(item for item in verdict.prescriptions if "KAFKA-9752" in item.cites)
-    assert "2.4.0 and newer before 2.4.2" in bug.what
+    assert "2.2.0 and newer before 2.5.0" in bug.what
+    assert any("KAFKA-12890" in item.cites for item in verdict.prescriptions)
 
 
-@pytest.mark.parametrize(("version", "is_affected"), [("2.4.1", True), ("2.4.2", False), ("2.5.0", False)])
-def test_table_of_bugs_compares_versions(version: str, *, is_affected: bool) -> None:
-    bug = next(bug for bug in KNOWN_BUGS if bug.name == "KAFKA-9752")
+@pytest.mark.parametrize(("line", "is_named"), [("Joining group `g`", True), ("[Consumer clientId=a] failed", False)])
+def test_bug_of_some_libraries_is_named_for_them_only(line: str, *, is_named: bool) -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.HEARTBEAT_REFUSED, 1, detail={"error": "UNKNOWN_MEMBER_ID"}, line=line)
+    verdict = scenario.verdict()
+    assert verdict.cause == "session_expiry"
+    assert any("KAFKA-8653" in item.cites for item in verdict.prescriptions) is is_named
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_affected"),
+    [
+        ("KAFKA-9752", "2.4.1", True),
+        ("KAFKA-9752", "2.5.0", False),
+        ("KAFKA-12890", "2.6.0", False),
+        ("KAFKA-12890", "2.8.0", True),
+        ("KAFKA-12890", "2.8.1", False),
+        ("KAFKA-8653", "2.3.0", True),
+        ("KAFKA-8653", "2.3.1", False),
+        ("KAFKA-12984", "2.8.0", True),
+        ("KAFKA-12984", "3.0.0", False),
+    ],
+)
+def test_table_of_bugs_compares_versions(name: str, version: str, *, is_affected: bool) -> None:
+    bug = next(bug for bug in KNOWN_BUGS if bug.name == name)
     assert bug.has(tuple(map(int, version.split(".")))) is is_affected
 
 

@@ -50,9 +50,23 @@ KNOWN_BUGS: Final = (
     KnownBug(
         "KAFKA-9752",
         "broker",
-        (("2.2.0", "2.2.3"), ("2.3.0", "2.3.2"), ("2.4.0", "2.4.2")),
+        (("2.2.0", "2.5.0"),),  # the branches 2.2, 2.3 and 2.4 have the fix, but no release of Apache Kafka has it
         ("stuck_rebalance",),
         "a new member that times out leaves the rebalance open",
+    ),
+    KnownBug(
+        "KAFKA-12890",
+        "broker",
+        (("2.6.1", "2.8.1"),),
+        ("stuck_rebalance",),
+        "a member that sends heartbeats but no SyncGroup keeps the group in CompletingRebalance",
+    ),
+    KnownBug(
+        "KAFKA-8653",
+        "broker",
+        (("2.3.0", "2.3.1"),),
+        ("session_expiry", "poll_delay", "unknown"),
+        "a client that joins with version 0 of JoinGroup has a rebalance timeout of 0: every rebalance removes it",
     ),
     KnownBug(
         "KAFKA-12984",

@@ -20,6 +20,7 @@ from slackwater.doctor.prescriptions import numbers
 from slackwater.doctor.prescriptions.libraries import (
     BROKER,
     LIBRDKAFKA,
+    ONLY_FOR,
     OWN,
     PROPERTIES,
     SPARK,
@@ -101,9 +102,12 @@ def check_version(what: str, cite: str) -> Prescription:
 def for_library(
     prescriptions: Sequence[Prescription], library: str | None, figures: Mapping[str, int]
 ) -> tuple[Prescription, ...]:
-    """Leave out what the library cannot do, and use its defaults where the present value is unknown."""
+    """Leave out what the library cannot do or is not concerned by, and use its defaults for unknown present values."""
     possible = [
-        item for item in prescriptions if not UNSUPPORTED.get(library or "", frozenset()) & item.settings.keys()
+        item
+        for item in prescriptions
+        if not UNSUPPORTED.get(library or "", frozenset()) & item.settings.keys()
+        and all(library in ONLY_FOR.get(cite, (library,)) for cite in item.cites)
     ]
     return _numbered(_adapt(item, library, figures) for item in possible)
 

@@ -166,6 +166,8 @@ UNSUPPORTED: Final[dict[str, frozenset[str]]] = {
     "brod": frozenset({"partition.assignment.strategy"}),
 }
 """Settings whose prescribed value (static membership, the cooperative assignor) a library does not have."""
+ONLY_FOR: Final[dict[str, frozenset[str]]] = {"KAFKA-8653": frozenset({"ruby-kafka", "brod"})}
+"""Bugs that concern the clients of some libraries: these can join with version 0 of JoinGroup."""
 
 
 def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:
