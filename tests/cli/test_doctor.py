@@ -324,6 +324,10 @@ def test_expected_change_says_why_nothing_is_to_do(monkeypatch: pytest.MonkeyPat
     assert "nothing to do" not in printed(monkeypatch, stormy(), unknown_cause())
 
 
+def test_names_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert printed(monkeypatch, grown("g", members=2)).startswith("g: scale_out: 2 members joined: ")
+
+
 def test_few_rebalances_are_no_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " (a rebalance storm); " in printed(monkeypatch, stormy())
     assert " (it recurs); " in printed(monkeypatch, replace(stormy(), rebalances=2))

@@ -147,7 +147,7 @@ def _title(verdict: "Verdict") -> str:
     names = _shorten(verdict.culprits, 3)
     if names and verdict.headline.startswith(f"{names}: "):
         return f"{title}, caused by {verdict.headline}"
-    if not names or verdict.headline.startswith(verdict.culprits[0]):
+    if names in verdict.headline or verdict.headline.startswith(verdict.culprits[0]):
         return f"{title}: {verdict.headline}"
     return f"{title}, caused by {names}{'; ' if verdict.headline else ''}{verdict.headline}"
 
@@ -159,7 +159,8 @@ def _print_evidence(line: "EvidenceLine") -> None:
     _print(f"{clock}{'  ' if clock else ''}{line.what}  [{_relative(line.where or line.source)}]", indent=4)
     if line.line and (text := readable(line.line)):  # JSON of an event repeats what was printed
         width = (_width() or _MAX_LINE) - 6
-        _print_styled(f"      {shorten_log_line(escape_line(text), width)}", dim=True)
+        text = escape_line(text.replace("\t", " "))
+        _print_styled(f"      {shorten_log_line(text, width)}", dim=True)
 
 
 def _rebalances(alike: "Sequence[Verdict]") -> str:

@@ -91,6 +91,8 @@ def _crash_loop(finding: Finding, rebalances: int) -> str:
 
 
 def _crash(finding: Finding, rebalances: int) -> str:
+    if finding.alternatives:
+        return f"{shown_names(finding.culprits)}: no heartbeat for its session timeout, and no sign of it afterwards"
     away = _duration(finding.figures, "restart_ms")
     return f"{shown_names(finding.culprits)}: ended without leaving" + (f", back after {away}" if away else "")
 
@@ -181,7 +183,7 @@ _EXPECTED: Final = {
     "partitions_added": "a rebalance is expected when partitions are added",
     "new_topic_matched": "a rebalance is expected when a topic is created that the subscription matches",
     "topic_deleted": "a rebalance is expected when a topic is deleted; remove it from the subscription",
-    "subscription_change": "a rebalance is expected when a member changes its subscription",
+    "subscription_change": "a rebalance is expected when the subscribed topics of a member change",
     "scale_out": "a rebalance is expected when members are added",
     "scale_in": "a rebalance is expected when members are removed",
     "startup_herd": "rebalances are expected while members start",

@@ -65,7 +65,7 @@ _FIRST_KEYS: Final = (
 _NOT_VISIBLE: Final = (
     (
         "has_clients",
-        "only the clients' logs show a rejected join; pass them, too",
+        "the input has no line of the group's clients; only their logs show a rejected join",
     ),
     ("has_broker", "only the broker's log shows for certain which members were removed and why; add it"),
 )
@@ -166,7 +166,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         changes=history.rebalance_count - sum(rebalance.follow_up for rebalance in recorded),
         confidence=round(chosen.confidence, 2),
         headline=headline(chosen, history.rebalance_count),
-        evidence=chosen.evidence,
+        evidence=tuple(sorted(chosen.evidence, key=lambda line: line.time_ms)),
         secondary=chosen.secondary,
         also=also,
         missing=(*_missing(history, chosen), *history.clocks),

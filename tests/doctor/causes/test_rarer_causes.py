@@ -161,6 +161,15 @@ def refreshes(version: str | None) -> Scenario:
     return scenario
 
 
+def test_topics_that_one_client_finds_changed_are_to_be_checked() -> None:
+    verdict = refreshes(None).verdict()
+    assert (verdict.cause, verdict.partial) == ("subscription_change", True)
+    assert verdict.headline == "a rejoined because it found other topics than before (3 times)"
+    assert [bool(item.cites) for item in verdict.prescriptions] == [False, True]
+    assert "check the version of librdkafka: " in verdict.prescriptions[1].what
+    assert len(refreshes("v2.3.0").verdict().prescriptions) == 1  # the version excludes the bug
+
+
 def test_version_with_a_known_bug_is_the_cause() -> None:
     verdict = refreshes("v0.11.6").verdict()
     assert verdict.cause == "known_bug"

@@ -49,7 +49,7 @@ def test_healthy_names_the_missing_sources() -> None:
     verdict = settled("a", "b", logged=False).verdict()
     assert verdict.cause == "healthy"
     assert verdict.confidence < SURE
-    assert "clients' logs" in verdict.missing[0]
+    assert "no line of the group's clients" in verdict.missing[0]
 
 
 # ---- poll delay

@@ -7,7 +7,7 @@ import pytest
 from slackwater.doctor.diagnosis import UNKNOWN_CAUSE, exit_code
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind
-from tests.doctor.scenario import Scenario
+from tests.doctor.scenario import START_MS, Scenario
 
 REBALANCING = {"error": "REBALANCE_IN_PROGRESS"}
 
@@ -120,3 +120,43 @@ def test_coordinator_that_moved_is_named() -> None:
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.culprits) == ("coordinator_restart", ("broker 3",))
     assert verdict.headline == "the coordinator moved from broker 3 to broker 2"
+
+
+def test_several_lines_of_one_failure_count_once() -> None:
+    scenario = Scenario()
+    for at in (3.0, 3.01, 3.4, 60.0):
+        scenario.log("a", EventKind.COORDINATOR_LOST, at)
+    verdict = scenario.verdict()
+    assert verdict.headline == "a lost its coordinator (2 times)"
+    assert [line.time_ms for line in verdict.evidence] == [START_MS + 3_000, START_MS + 60_000]
+
+
+def test_partial_verdict_says_what_to_check() -> None:
+    """An expected change needs nothing; a failure that may be one is checked."""
+    scenario = Scenario()
+    scenario.log("a", EventKind.COORDINATOR_LOST, 3)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.partial) == ("coordinator_restart", True)
+    assert verdict.prescriptions
+    assert not any("nothing to do" in item.what for item in verdict.prescriptions)
+
+
+def test_repeated_lines_of_a_rejected_join_count_once() -> None:
+    scenario = Scenario(assignor="range").start("a", "b")
+    for at in (60.0, 60.01, 60.1, 90.0):
+        scenario.log("c", EventKind.REBALANCE_FAILED, at, detail={"error": "INCONSISTENT_GROUP_PROTOCOL"})
+    verdict = scenario.verdict()
+    assert verdict.headline == "c: rejected, no assignor in common with the group, which uses range (2 times)"
+
+
+def test_evidence_is_in_the_order_of_time() -> None:
+    scenario = Scenario().start("a", "b", "c")
+    for at in (60, 120):
+        scenario.leave("b", at, "the consumer is being closed")
+        scenario.log("b", OtherEventKind.CLIENT_FAILED, at + 0.1, detail={"error": "IllegalStateException"})
+        scenario.form(at + 1)
+        scenario.join("b", at + 5)
+        scenario.form(at + 6)
+    times = [line.time_ms for line in scenario.verdict().evidence]
+    assert len(times) > 1
+    assert times == sorted(times)

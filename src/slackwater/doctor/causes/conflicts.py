@@ -15,11 +15,11 @@ from itertools import pairwise
 from typing import Final
 
 from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, recurs, with_reason
-from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
+from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, occasions, shown, unique
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
-from slackwater.doctor.headlines import shown_names
+from slackwater.doctor.headlines import count_of, shown_names
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind
@@ -144,7 +144,7 @@ def _instance(history: GroupHistory, row: Row) -> str | None:
 def inconsistent_protocol(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find clients whose joins are rejected because they share no assignor with the group."""
     failures = history.of(EventKind.REBALANCE_FAILED, EventKind.JOIN_REFUSED, OtherEventKind.CLIENT_FAILED)
-    refused = [row for row in failures if row_predicates.is_inconsistent(row)]
+    refused = occasions(row for row in failures if row_predicates.is_inconsistent(row))
     if not refused:
         return None
     names = unique(name for row in refused if (name := row.client or row.member or row.label))
@@ -158,7 +158,15 @@ def inconsistent_protocol(history: GroupHistory, absences: Sequence[ExplainedAbs
             for row in refused
         ),
         figures={"refusals": len(refused)},
+        headline=f"{shown_names(names, 'a client')}: rejected, no assignor in common with the group"
+        f"{_group_assignor(history)}{count_of(len(refused))}",
     )
+
+
+def _group_assignor(history: GroupHistory) -> str:
+    """Return which assignor the group uses, if the input shows one."""
+    names = unique(name for assignors in history.assignors.values() for name in assignors)
+    return f", which uses {names[0]}" if len(names) == 1 else ""
 
 
 def shared_group_id(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:

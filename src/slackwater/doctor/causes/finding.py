@@ -12,6 +12,7 @@ from typing import Final
 
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.serialization import pickle_by_fields
+from slackwater.doctor.events.times import has_clock
 from slackwater.group.events import EventKind
 
 CERTAIN: Final = 0.95
@@ -22,6 +23,7 @@ POSSIBLE: Final = 0.65
 UNSURE: Final = 0.4
 """Confidences, in descending order."""
 _SHOWN: Final = 3
+_SAME_FAILURE_MS: Final = 1_000
 
 
 @pickle_by_fields
@@ -70,6 +72,19 @@ def evidence(row: Row | None, what: str) -> EvidenceLine | None:
 def joining(row: Row | None, otherwise: str = "joined") -> str:
     """Return what a line about a join shows: a new member first asks for an id."""
     return "asked to join as a new member" if row is not None and row.kind == EventKind.MEMBER_ID_ISSUED else otherwise
+
+
+def occasions(failures: Iterable[Row]) -> list[Row]:
+    """Return the first line of each failure: a client reports one in several lines (response, exception, handler)."""
+    last_ms: dict[str, int] = {}
+    first: list[Row] = []
+    for row in failures:
+        name = row.instance or row.client or row.label or row.member or ""
+        since_ms = row.time_ms - last_ms.get(name, 0) if has_clock(row.time_ms) else _SAME_FAILURE_MS + 1
+        if since_ms > _SAME_FAILURE_MS:
+            first.append(row)
+        last_ms[name] = row.time_ms
+    return first
 
 
 def shown(lines: Iterable[EvidenceLine | None]) -> tuple[EvidenceLine, ...]:

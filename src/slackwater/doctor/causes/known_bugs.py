@@ -41,9 +41,8 @@ class KnownBug:
     def advice(self) -> str:
         """Return what to do about it, with all versions."""
         ranges = ", ".join(f"{first} and newer before {fixed}" for first, fixed in self.affected)
-        return (
-            f"check the version of the {self.program}: {self.what} ({self.name}); {self.note or f'affected: {ranges}'}"
-        )
+        program = self.program if self.program == LIBRDKAFKA else f"the {self.program}"
+        return f"check the version of {program}: {self.what} ({self.name}); {self.note or f'affected: {ranges}'}"
 
 
 KNOWN_BUGS: Final = (

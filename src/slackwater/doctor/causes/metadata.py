@@ -24,6 +24,7 @@ from slackwater.doctor.causes.finding import (
     EvidenceLine,
     Finding,
     evidence,
+    occasions,
     shown,
     unique,
 )
@@ -31,6 +32,7 @@ from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row, within
 from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.headlines import count_of, shown_names
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.cluster_history import TopicChange
 from slackwater.doctor.timeline.group_history import GroupHistory
@@ -277,17 +279,24 @@ def _from_rejoins(history: GroupHistory) -> Finding | None:
     rejoins = [row for row in _rejoins(history) if "etadata has changed" in row_predicates.reason(row)]
     if Trigger.SUBSCRIPTION_CHANGE in history.triggers:
         rejoins += [row for row in history.rows if row.trigger == Trigger.SUBSCRIPTION_CHANGE and row.is_from_broker]
-    rejoins += _rejoins_of_clients(history)
+    by_clients = [] if rejoins else _rejoins_of_clients(history)
+    rejoins += by_clients
     if not rejoins:
         return None
+    names = unique(name for row in rejoins[:1] if (name := _client(history, row)))
+    often = count_of(len(occasions(by_clients)))
     return Finding(
         cause="subscription_change",
-        culprits=unique(name for row in rejoins[:1] if (name := _client(history, row))),
+        culprits=names,
         times=unique_times(row.time_ms for row in rejoins),
         confidence=LIKELY,
         evidence=shown(evidence(row, "a member rejoined because its topics changed") for row in rejoins),
         missing=("which topic changed; add the controller's log",),
         alternatives=tuple(_CAUSES.values()),
+        partial=bool(by_clients),
+        headline=f"{shown_names(names, 'a client')} rejoined because it found other topics than before{often}"
+        if by_clients
+        else "",
     )
 
 

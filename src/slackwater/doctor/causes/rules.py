@@ -136,9 +136,9 @@ CAUSES: Final[dict[str, CauseDefinition]] = {
             (BROKER, CLIENTS),
             True,
         ),
-        CauseDefinition("unknown", "members leave and rejoin; the input does not show why", Rank.FAULT, (), True),
+        CauseDefinition("unknown", "the input does not show the cause", Rank.FAULT, (), True),
         CauseDefinition(
-            "coordinator_restart", "the group's coordinator restarted", Rank.CHANGE, (BROKER, CLIENTS), False
+            "coordinator_restart", "the group's coordinator restarted or moved", Rank.CHANGE, (BROKER, CLIENTS), False
         ),
         CauseDefinition(
             "assignor_migration", "a deploy changed the assignor", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False
@@ -169,7 +169,7 @@ CAUSES: Final[dict[str, CauseDefinition]] = {
         ),
         CauseDefinition("topic_deleted", "a topic was deleted", Rank.CHANGE, (BROKER, CLIENTS, RECORDS), False),
         CauseDefinition(
-            "subscription_change", "a member changed its subscription", Rank.CHANGE, (BROKER, CLIENTS), False
+            "subscription_change", "the subscribed topics of a member changed", Rank.CHANGE, (BROKER, CLIENTS), False
         ),
         CauseDefinition("scale_out", "new members joined", Rank.CHANGE, (BROKER, RECORDS, CLIENTS), False),
         CauseDefinition("scale_in", "members were removed", Rank.CHANGE, (BROKER, CLIENTS), False),

@@ -11,7 +11,7 @@ Invariants:
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, Finding, evidence, shown, unique
+from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, Finding, evidence, occasions, shown, unique
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
@@ -182,7 +182,7 @@ def single_failure(history: GroupHistory) -> Finding | None:
         if own and failure.matches is _is_without_coordinator and (moved := _moved_coordinator(history)) is not None:
             return moved
         if own:
-            return _finding(history, failure, own)
+            return _finding(history, failure, occasions(own))
     return _left_and_went_on(history) or _asked_to_rejoin(history)
 
 

@@ -36,6 +36,13 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _CHANGE: Final = re.compile(r"\{(\w+)\} instead of \{(\w+)\}")
 _BASIS: Final = "{basis}"
 """The measurement that a value is based on; without it, the text says what to measure."""
+_TO_MEASURE: Final = {
+    "pause": "the longest pause",
+    "restart": "the longest restart",
+    "handler": "the slowest message",
+    "herd": "the time in which all members join",
+}
+"""What a setting is computed from, by the first word of its placeholder."""
 _CLIENT_SETTING: Final = re.compile(
     rf"(?<![\w.])(?:{'|'.join(re.escape(name) for name, lines in PROPERTIES.items() if OWN in lines)})(?![\w]|\.\w)"
 )
@@ -194,7 +201,9 @@ def _fill_in(remedy: Remedy, values: Mapping[str, str]) -> Prescription:
     unmeasured = sorted(set(remedy.settings) - set(settings))
     what = _fill(remedy.what, values) or _PLACEHOLDER.sub("?", remedy.what)
     if unmeasured and _BASIS not in remedy.what:
-        what += f" (for {', '.join(unmeasured)} measure the duration first: the input does not show it)"
+        placeholder = _PLACEHOLDER.search(remedy.settings[unmeasured[0]])
+        duration = _TO_MEASURE.get(placeholder[1].partition("_")[0] if placeholder else "", "the duration")
+        what += f" (for {' and '.join(unmeasured)}, measure {duration} first: the input does not show it)"
     return Prescription(
         order=0,
         what=what,

@@ -166,8 +166,12 @@ UNSUPPORTED: Final[dict[str, frozenset[str]]] = {
     "brod": frozenset({"partition.assignment.strategy"}),
 }
 """Settings whose prescribed value (static membership, the cooperative assignor) a library does not have."""
-ONLY_FOR: Final[dict[str, frozenset[str]]] = {"KAFKA-8653": frozenset({"ruby-kafka", "brod"})}
-"""Bugs that concern the clients of some libraries: these can join with version 0 of JoinGroup."""
+ONLY_FOR: Final[dict[str, frozenset[str | None]]] = {
+    "KAFKA-8653": frozenset({"ruby-kafka", "brod"}),  # they can join with version 0 of JoinGroup
+    "KAFKA-12984": frozenset({None, "java"}),
+    "librdkafka issue 2261": frozenset({None, "librdkafka"}),
+}
+"""Bugs that concern the clients of some libraries only; None is an unknown library."""
 
 
 def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:

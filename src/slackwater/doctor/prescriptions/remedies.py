@@ -236,9 +236,20 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "partitions_added": (Remedy("nothing to do; plan such changes", optional=True, where="operations"),),
     "new_topic_matched": (Remedy("narrow the subscription pattern if the topic should not be read", optional=True),),
     "topic_deleted": (Remedy("remove the topic from the subscription", optional=True, where="code"),),
-    "subscription_change": (Remedy("nothing to do if it was intended", optional=True, where="operations"),),
+    "subscription_change": (
+        Remedy(
+            "check that every subscribed topic exists and that the client is authorized to describe it",
+            where="operations",
+        ),
+    ),
     "assignor_migration": (Remedy("nothing to do: let the deploy finish", optional=True, where="operations"),),
-    "coordinator_restart": (Remedy("nothing to do: broker restarts are expected", optional=True, where="operations"),),
+    "coordinator_restart": (
+        Remedy(
+            "compare the times with the start times of the brokers; if none was restarted and it recurs, check the"
+            " network from this client to the brokers",
+            where="operations",
+        ),
+    ),
     "stuck_rebalance": (
         Remedy("find the member that does not rejoin, and check its network", where="operations"),
         Remedy(
