@@ -299,7 +299,7 @@ def test_unknown_library_gets_the_settings_of_java(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: diagnosis)
     _, out, _ = run("logs")
     assert "# second deploy, after all members have the first\n" in out
-    assert "     in the configuration of every consumer of the group; restart them:\n       #" in out
+    assert "     set in the configuration of every consumer of the group; then restart them:\n       #" in out
     assert "the client library is not known; settings as for Java" in out
 
 

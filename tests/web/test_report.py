@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +15,16 @@ from slackwater.doctor.timeline.member_timelines import MemberTimeline, Timeline
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
-from slackwater.web.report import report
+from slackwater.web import report as web_report
 
 BEGAN_MS = 1_763_251_200_000
 NASTY = "</script><script>alert('x')</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def report(verdicts: Sequence[Verdict], **options: Sequence[tuple[str, int, str]]) -> str:
+    """Return the page with plain spaces before units."""
+    return web_report.report(verdicts, **options).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def rebalance_of(generation: int, trigger: str | None = "poll_timeout") -> RecordedRebalance:
@@ -117,7 +123,7 @@ def test_secondary_members_and_alternatives_are_shown() -> None:
 
 def test_settings_name_their_place_and_library() -> None:
     page = report([unhealthy()])
-    assert "In the configuration of every consumer of the group; restart them:" in page
+    assert "Set in the configuration of every consumer of the group; then restart them:" in page
     assert "The client library is not known; settings as for Java." in page
     assert "Setting names are those of java." in report([replace(unhealthy(), library="java")])
 
@@ -204,6 +210,16 @@ def test_text_from_logs_is_escaped() -> None:
     page = report([unhealthy(NASTY)], title=NASTY)
     assert NASTY not in page
     assert page.count("<script>") == page.count("</script>") == 1
+
+
+def test_numbers_stay_with_their_units() -> None:
+    page = web_report.report([replace(unhealthy(), headline="slow-1: 10 s between polls (4 times)")])
+    assert "slow-1: 10\N{NO-BREAK SPACE}s between polls (4\N{NO-BREAK SPACE}times)." in page
+
+
+def test_column_of_clusters_is_left_out_if_none_is_named() -> None:
+    assert "<th>cluster</th>" in report([healthy("quiet")])
+    assert "<th>cluster</th>" not in report([replace(healthy("quiet"), cluster="")])
 
 
 def test_empty_report() -> None:

@@ -38,11 +38,6 @@ _MAX_LINE: Final = 160
 """The length of a log line in a file or a pipe."""
 _MIN_WIDTH: Final = 40
 _ELLIPSIS: Final = "…"
-_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
-_NUMBER: Final = re.compile(
-    r"(?<=\d) (?=(?:ms|s|min|h|of|times|more|rebalances?|changes?|members?)\b|%)|(?<=confidence) (?=\d)"
-)
-"""Spaces after a number where no line ends."""
 _LOGGER: Final = re.compile(r" \((?:\w+\.)+[\w.$:]*\)\s*$", re.ASCII)
 _OPEN: Final = re.compile(r"\s*\([^()]*$")
 """A parenthesis that is opened and not closed: a long line is stored without its end."""
@@ -285,9 +280,10 @@ def _wrapped(text: str, first: str, rest: str) -> Iterable[str]:
     width = _width()
     if width is None:
         return [first + text]
-    joined = _NUMBER.sub(_NO_BREAK, text)
-    lines = wrap(joined, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
-    return (line.replace(_NO_BREAK, " ") for line in lines)
+    from slackwater.doctor.verdict_text import NO_BREAK, with_units
+
+    lines = wrap(with_units(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return (line.replace(NO_BREAK, " ") for line in lines)
 
 
 def _print_styled(text: str, *, color: str | None = None, bold: bool = False, dim: bool = False) -> None:

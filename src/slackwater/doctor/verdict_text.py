@@ -1,5 +1,6 @@
 """Parts of a verdict as sentences, the same in the text and on the page."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -27,8 +28,18 @@ _CHECKS: Final = {
     "scale_out": "look at the configured number of processes",
 }
 """Where to look for a cause that the input does not exclude."""
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+_BEFORE_UNIT: Final = re.compile(
+    r"(?<=\d) (?=(?:ms|s|min|h|of|times|more|rebalances?|changes?|members?)\b|%)|(?<=confidence) (?=\d)"
+)
+"""Spaces after a number where no line ends."""
 _PAUSE_MS: Final = 60_000
 """A recurring incident can go on after a pause of this length."""
+
+
+def with_units(text: str) -> str:
+    """Return a text in which every number stays on the line of its unit."""
+    return _BEFORE_UNIT.sub(NO_BREAK, text)
 
 
 def recurrence(verdict: Verdict) -> str:

@@ -28,7 +28,7 @@ from slackwater.doctor.timeline.member_timelines import MemberTimeline, Timeline
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
-from slackwater.doctor.verdict_text import also_found, incident_time, other_causes, recurrence
+from slackwater.doctor.verdict_text import also_found, incident_time, other_causes, recurrence, with_units
 from slackwater.escaping import escape_line
 from slackwater.version import __version__
 
@@ -109,6 +109,11 @@ def _text(text: str) -> str:
     return escape_html(escape_line(text))
 
 
+def _prose(text: str) -> str:
+    """Return a sentence as HTML, with every number on the line of its unit."""
+    return escape_html(with_units(escape_line(text)))
+
+
 def _data(value: object) -> str:
     """Return JSON that is safe inside a script element."""
     return json.dumps(value, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -143,8 +148,8 @@ def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
     culprits = f" Caused by <b>{_text(', '.join(verdict.culprits))}</b>." if verdict.culprits else ""
     parts = [
         f'<section class="group"><div class="heading"><h2>{_text(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
-        f'<p class="headline">{_text(_headline(verdict))}</p>' if verdict.headline else "",
-        f'<p class="faint">When: {_text(when)}.</p>' if when else "",
+        f'<p class="headline">{_prose(_headline(verdict))}</p>' if verdict.headline else "",
+        f'<p class="faint">When: {_prose(when)}.</p>' if when else "",
         _figures(verdict),
         f"<p>{_text(_sentence(CAUSES[verdict.cause].summary))}{culprits}</p>",
         _related(verdict),
@@ -175,7 +180,7 @@ def _related(verdict: Verdict) -> str:
         ("Other possible causes", ", ".join(map(_named, other_causes(verdict)))),
         ("Alerts", ", ".join(verdict.alerts)),
     )
-    return "".join(f'<p class="faint">{name}: {_text(text)}.</p>' for name, text in shown if text)
+    return "".join(f'<p class="faint">{name}: {_prose(text)}.</p>' for name, text in shown if text)
 
 
 def _headline(verdict: Verdict) -> str:
@@ -264,7 +269,7 @@ def _lag(verdict: Verdict) -> str:
 
 
 def _missing(missing: Sequence[str]) -> str:
-    return "".join(f'<p class="faint">Not certain: {_text(text)}.</p>' for text in missing)
+    return "".join(f'<p class="faint">Not certain: {_prose(text)}.</p>' for text in missing)
 
 
 def _legend(verdict: Verdict) -> str:
@@ -288,7 +293,7 @@ def _prescriptions(verdict: Verdict) -> str:
 
 
 def _prescription(prescription: Prescription, library: str | None) -> str:
-    texts = [f"<li><b>{_text(_capitalized(prescription.what))}</b>"]
+    texts = [f"<li><b>{_prose(_capitalized(prescription.what))}</b>"]
     if prescription.optional:
         texts.append(' <span class="faint">(optional)</span>')
     shown = (library or UNKNOWN_LIBRARY, BROKER)
@@ -300,8 +305,8 @@ def _prescription(prescription: Prescription, library: str | None) -> str:
     if folded:
         texts.append(f"<details><summary>other client libraries</summary>{_to_paste(folded)}</details>")
     if prescription.cost not in ("", "none"):
-        texts.append(f'<p class="faint">Cost: {_text(prescription.cost)}</p>')
-    texts += [f'<p class="faint">Caution: {_text(text)}</p>' for text in prescription.caution]
+        texts.append(f'<p class="faint">Cost: {_prose(prescription.cost)}</p>')
+    texts += [f'<p class="faint">Caution: {_prose(text)}</p>' for text in prescription.caution]
     if prescription.cites:
         texts.append(f'<p class="faint">See {_text("; ".join(prescription.cites))}.</p>')
     return "".join(texts) + "</li>"
@@ -349,14 +354,16 @@ def _source_of(evidence: str) -> str:
 
 
 def _healthy(verdicts: Sequence[Verdict]) -> str:
+    has_clusters = any(verdict.cluster for verdict in verdicts)
     rows = "".join(
-        f"<tr><td>{_text(verdict.group)}</td><td>{_text(verdict.cluster)}</td><td>{_badge(verdict)}</td>"
-        f'<td class="number">{verdict.rebalances:,}</td><td class="number">{verdict.confidence:.0%}</td>'
+        f"<tr><td>{_text(verdict.group)}</td>{f'<td>{_text(verdict.cluster)}</td>' if has_clusters else ''}"
+        f'<td>{_badge(verdict)}</td><td class="number">{verdict.rebalances:,}</td>'
+        f'<td class="number">{verdict.confidence:.0%}</td>'
         f'<td class="faint">{_text("; ".join(verdict.missing))}</td></tr>'
         for verdict in verdicts
     )
-    table = _table("Healthy groups", ("group", "cluster", "", "rebalances", "confidence", "not certain"), rows)
-    return f'<section class="group">{table}</section>'
+    names = ("group", *(("cluster",) if has_clusters else ()), "", "rebalances", "confidence", "not certain")
+    return f'<section class="group">{_table("Healthy groups", names, rows)}</section>'
 
 
 def _unrecognized(files: Sequence[tuple[str, int, str]]) -> str:

@@ -125,7 +125,8 @@ function timeline(element, data) {
       const h = Math.max(2, count / max * (FREQUENCY - 12));
       if (isVisible(span)) svg.append(bar(span, floor - h, h, { class: "frequency", rx: 1 }));
     }
-    svg.append(node("text", { x: LEFT - 12, y: y + FREQUENCY / 2 + 4, class: "name faint" }, "per minute, up to " + max));
+    const name = (LEFT > 160 ? "rebalances, up to " : "up to ") + max + "/min";
+    svg.append(withTitle(node("text", { x: LEFT - 12, y: y + FREQUENCY / 2 + 4, class: "name faint" }, name), "rebalances per minute"));
   }
 
   function lag(y) {

@@ -266,10 +266,10 @@ def test_unknown_library_gets_both_deploys_of_java() -> None:
 @pytest.mark.parametrize(
     ("cause", "place"),
     [
-        ("poll_delay", "in the configuration of every consumer of the group; restart them"),
-        ("startup_herd", "in the configuration of every broker; restart them"),
-        ("kip848_session_expiry", "as a command on any machine that reaches the broker; no restart"),
-        ("instance_id_conflict", "in the configuration of each process, with a value of its own; restart it"),
+        ("poll_delay", "set in the configuration of every consumer of the group; then restart them"),
+        ("startup_herd", "set in the configuration of every broker; then restart them"),
+        ("kip848_session_expiry", "run on any machine that reaches the broker; no restart is needed"),
+        ("instance_id_conflict", "set in the configuration of each process, with a value of its own; then restart it"),
         ("crash", ""),
     ],
 )

@@ -167,12 +167,12 @@ def place_to_paste(prescription: Prescription) -> str:
         return ""
     lines = prescription.properties.get(BROKER)
     if prescription.settings.keys() == {INSTANCE_ID}:
-        return "in the configuration of each process, with a value of its own; restart it"
+        return "set in the configuration of each process, with a value of its own; then restart it"
     if lines is None:
-        return "in the configuration of every consumer of the group; restart them"
+        return "set in the configuration of every consumer of the group; then restart them"
     if lines[0].startswith("kafka-configs.sh"):
-        return "as a command on any machine that reaches the broker; no restart"
-    return "in the configuration of every broker; restart them"
+        return "run on any machine that reaches the broker; no restart is needed"
+    return "set in the configuration of every broker; then restart them"
 
 
 def settings_note(library: str | None) -> str:
