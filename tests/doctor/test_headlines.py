@@ -25,6 +25,14 @@ def finding(cause: str, culprits: tuple[str, ...] = ("billing-3",), count: int =
             finding("kip848_poll_delay", limit_ms=300_000, longest_ms=300_000),
             "billing-3: more than 300 s (max.poll.interval.ms) between polls",
         ),
+        (
+            finding("poll_delay", ("a", "b"), 2, limit_ms=300_000, together_ms=3_000),
+            "a, b: more than 300 s (max.poll.interval.ms) between polls (2 members within 3.0 s)",
+        ),
+        (
+            finding("poll_delay", ("a", "b"), 7, limit_ms=300_000, together_ms=3_000),
+            "a, b: more than 300 s (max.poll.interval.ms) between polls (2 members within 3.0 s, 7 times in all)",
+        ),
         (finding("poll_delay"), "billing-3: more than max.poll.interval.ms between polls"),
         (
             finding("poll_delay", handler_blocks=1, session_ms=30_000, handler_ms=42_000),

@@ -61,6 +61,9 @@ def _setting(figures: Mapping[str, int], name: str) -> str:
 
 def _poll_delay(finding: Finding, rebalances: int) -> str:
     figures, who, often = finding.figures, shown_names(finding.culprits), count_of(len(finding.times))
+    if together := _duration(figures, "together_ms"):
+        total = f", {len(finding.times)} times in all" if len(finding.times) > len(finding.culprits) else ""
+        often = f" ({len(finding.culprits)} members within {together}{total})"
     if figures.get("handler_blocks"):
         session, handler = _setting(figures, "session_ms"), _duration(figures, "handler_ms")
         busy = f"its handler was busy for {handler}" if handler else "its handler was busy"

@@ -24,6 +24,7 @@ _CHECKS: Final = {
     "rolling_restart": "look at the times of deploys",
     "static_restart_in_time": "look at the times of deploys",
     "coordinator_restart": "look at the start time of the broker",
+    "coordinator_unreachable": "connect from the client's machine to the address of the coordinator",
     "scale_in": "look at the configured number of processes",
     "scale_out": "look at the configured number of processes",
 }

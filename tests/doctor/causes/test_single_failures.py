@@ -160,3 +160,23 @@ def test_evidence_is_in_the_order_of_time() -> None:
     times = [line.time_ms for line in scenario.verdict().evidence]
     assert len(times) > 1
     assert times == sorted(times)
+
+
+def test_broker_that_does_not_answer_is_named() -> None:
+    scenario = Scenario()
+    for at in (0, 3600):
+        scenario.log("a", EventKind.SESSION_LOST, at, detail={"error": "session timed out", "node": "2"})
+    verdict = scenario.verdict()
+    assert verdict.headline == "a got no heartbeat response from broker 2 for its session timeout (2 times)"
+    assert verdict.missing[0].endswith("add the log of broker 2")
+
+
+@pytest.mark.parametrize(("spread", "is_shared"), [(3, True), (60, False)])
+def test_members_that_are_late_together_wait_for_the_same_thing(spread: int, *, is_shared: bool) -> None:
+    scenario = Scenario()
+    for number in range(4):
+        scenario.log(f"c{number}", EventKind.POLL_OVERRUN, number * spread / 3, detail={"limit_ms": 300_000})
+    verdict = scenario.verdict()
+    assert (verdict.cause, len(verdict.culprits)) == ("poll_delay", 4)
+    assert ("(4 members within 3.0 s)" in verdict.headline) is is_shared
+    assert ("find what all these members wait for" in verdict.prescriptions[0].what) is is_shared

@@ -16,6 +16,7 @@ from typing import Final
 
 from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, EvidenceLine, Finding, evidence, joining, shown
+from slackwater.doctor.events.times import has_clock
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.membership_intervals import MembershipEnd
@@ -28,6 +29,8 @@ MIN_BATCHES_FOR_PERCENTILE: Final = 100
 """The 99th percentile of fewer values is their maximum."""
 _DETECTION_MS: Final = 1_500
 """librdkafka logs an overrun when its timer notices it, not when the batch ends: what it logs is less than that."""
+_TOGETHER: Final = 0.05
+"""Members whose late batches began within this part of the limit most likely waited for the same thing."""
 _AT_THE_LIMIT: Final = 1.25
 """The timer fires at its limit; the rest is for the join before the first poll."""
 
@@ -56,9 +59,20 @@ def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> F
         confidence=confidence if knows_topics else min(confidence, LIKELY),
         evidence=_evidence(culprits, absences),
         recurring=any(len(times) > 1 for _, times in poll_timeouts),
-        figures=_figures(history, culprits, absences),
+        figures=_figures(history, culprits, absences) | _together(culprits, poll_timeouts),
         missing=() if knows_topics else (SUBSCRIPTIONS,),
     )
+
+
+def _together(
+    culprits: Sequence[ClientTimeline], poll_timeouts: Sequence[tuple[ClientTimeline, list[int]]]
+) -> dict[str, int]:
+    """Return within which time all culprits were late for the first time, if that shows a common reason."""
+    limit = min((timeline.limit_ms or 0 for timeline in culprits), default=0)
+    own = {id(timeline) for timeline in culprits}
+    first = [times[0] for timeline, times in poll_timeouts if id(timeline) in own]
+    spread = max(first) - min(first)
+    return {"together_ms": spread} if has_clock(min(first)) and 0 < spread <= _TOGETHER * limit else {}
 
 
 def at_the_limit(stays_ms: Iterable[int], limit_ms: int | None) -> bool:

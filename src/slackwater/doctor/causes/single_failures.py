@@ -218,18 +218,23 @@ def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> F
     figures = {"failures": len(rows)} | ({"limit_ms": limits[0]} if limits else {})
     figures |= {"pause_ms": max(silent)} if silent else {}
     during = f": {measured(max(silent))}" if silent else ""
+    what, missing = failure.what, failure.missing
+    nodes = {row_predicates.node(row) for row in rows}
+    if failure.matches is row_predicates.is_timed_out and len(nodes) == 1 and (node := nodes.pop()):
+        what = what.replace("response", f"response from broker {node}")
+        missing = missing.replace("the broker's log", f"the log of broker {node}")
     return Finding(
         cause=_of_protocol(history, failure.cause),
         culprits=names,
         times=tuple(row.time_ms for row in rows),
         confidence=failure.confidence,
-        evidence=shown(evidence(row, f"{_name(row) or 'a client'} {failure.what}") for row in rows),
+        evidence=shown(evidence(row, f"{_name(row) or 'a client'} {what}") for row in rows),
         recurring=len(rows) > max(1, len(names)),
         figures=figures,
-        missing=(failure.missing,),
+        missing=(missing,),
         alternatives=tuple(_of_protocol(history, cause) for cause in failure.alternatives),
         partial=True,
-        headline=f"{shown_names(names, 'a client')} {failure.what}{during}{count_of(len(rows))}",
+        headline=f"{shown_names(names, 'a client')} {what}{during}{count_of(len(rows))}",
     )
 
 

@@ -30,7 +30,13 @@ from slackwater.doctor.prescriptions.libraries import (
     WITHOUT_POLL_TIMER,
     properties,
 )
-from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, FEWER_RECORDS, REMEDIES, Remedy
+from slackwater.doctor.prescriptions.remedies import (
+    ABOVE_THE_POLL_INTERVAL,
+    FEWER_RECORDS,
+    REMEDIES,
+    SHARED_DELAY,
+    Remedy,
+)
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _CHANGE: Final = re.compile(r"\{(\w+)\} instead of \{(\w+)\}")
@@ -83,6 +89,8 @@ def prescribe(cause: str, figures: Mapping[str, int], *, is_cooperative: bool = 
         cause = "startup_in_one_round"
     values = _values(figures)
     remedies = [remedy for remedy in REMEDIES.get(cause, ()) if not (is_cooperative and _is_cooperative(remedy))]
+    if figures.get("together_ms"):
+        remedies = [SHARED_DELAY, *remedies]
     if figures.get("poll_records") == 1:
         remedies = [remedy for remedy in remedies if POLL_RECORDS not in remedy.settings]
     prescriptions = _numbered(_fill_in(remedy, values) for remedy in remedies)

@@ -75,6 +75,10 @@ LONGER_SESSION: Final = Remedy(
     ),
     cites=(SESSION_TIMEOUT, HEARTBEAT_INTERVAL),
 )
+SHARED_DELAY: Final = Remedy(
+    "find what all these members wait for (a database, a lock, another service): they were late at the same time",
+    where="operations",
+)
 POLL_REMEDIES: Final = (
     Remedy(
         f"{FEWER_RECORDS}, so that {{basis}} fits into max.poll.interval.ms",
