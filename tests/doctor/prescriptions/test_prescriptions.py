@@ -342,3 +342,19 @@ def test_own_consumer_is_recognized_by_its_logger() -> None:
     )
     assert library_of([line]) == "slackwater"
     assert library_of([line.replace("slackwater.client", "org.apache.kafka.clients")]) == "java"
+
+
+@pytest.mark.parametrize(
+    ("library", "deploys"),
+    [
+        ("java", "so deploy twice (first both assignors, then this one alone)"),
+        ("librdkafka", "so stop all members once"),
+        (
+            None,
+            "so deploy twice (first both assignors, then this one alone) or, with librdkafka, stop all members once",
+        ),
+    ],
+)
+def test_change_of_the_assignor_is_that_of_the_library(library: str | None, deploys: str) -> None:
+    (cooperative,) = for_library(prescribe("eager_stop_the_world", {}), library, {})
+    assert cooperative.cost.endswith(deploys)

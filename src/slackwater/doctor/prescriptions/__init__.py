@@ -32,9 +32,11 @@ from slackwater.doctor.prescriptions.libraries import (
 )
 from slackwater.doctor.prescriptions.remedies import (
     ABOVE_THE_POLL_INTERVAL,
+    DEPLOY_TWICE,
     FEWER_RECORDS,
     REMEDIES,
     SHARED_DELAY,
+    STOP_ONCE,
     Remedy,
 )
 
@@ -140,6 +142,10 @@ def _adapt(item: Prescription, library: str | None, figures: Mapping[str, int]) 
             what=what + _POLL_IS_ONE,
             properties={name: lines for name, lines in item.properties.items() if name != LIBRDKAFKA},
         )
+    if library == LIBRDKAFKA:
+        item = replace(item, cost=item.cost.replace(DEPLOY_TWICE + STOP_ONCE, "stop all members once"))
+    elif library is not None:
+        item = replace(item, cost=item.cost.replace(STOP_ONCE, ""))
     session = settings.get(SESSION, "")
     if library == SPARK and session.isdigit() and not figures.get("session_ms"):
         settings[SESSION] = str(max(int(session), numbers.SPARK_SESSION_MS))

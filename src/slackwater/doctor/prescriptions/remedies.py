@@ -41,10 +41,11 @@ BACKGROUND_HEARTBEATS: Final = "KIP-62: Allow consumer to send heartbeats from a
 CONSUMER_PROTOCOL: Final = "KIP-848: The Next Generation of the Consumer Rebalance Protocol"
 BATCHED_LEAVES: Final = "KIP-345: Introduce static membership protocol (removing members with LeaveGroup)"
 
+DEPLOY_TWICE: Final = "deploy twice (first both assignors, then this one alone)"
+STOP_ONCE: Final = " or, with librdkafka, stop all members once"
 COOPERATIVE: Final = Remedy(
     "use the cooperative-sticky assignor: a rebalance then stops only the partitions that move",
-    "a change takes two rebalances instead of one; all members must support it, so deploy twice (first both assignors,"
-    " then this one alone) or, with librdkafka, stop all members once",
+    f"a change takes two rebalances instead of one; all members must support it, so {DEPLOY_TWICE}{STOP_ONCE}",
     {"partition.assignment.strategy": "cooperative-sticky"},
     caution=("a single deploy with only the new assignor is rejected (INCONSISTENT_GROUP_PROTOCOL)",),
     cites=(INCREMENTAL_REBALANCE, ASSIGNMENT_STRATEGY),
