@@ -226,7 +226,7 @@ def _print_prescriptions(verdict: "Verdict", *, all_libraries: bool) -> None:
         _print(f"{prescription.order}. {prescription.what}{optional}", indent=2, hanging=3)
         libraries = [*prescription.properties] if all_libraries else [verdict.library]
         if any(lines_to_paste(prescription, library) for library in libraries):
-            _print(f"{place_to_paste(prescription)}:", indent=5)
+            _print(f"{place_to_paste(prescription, verdict.library)}:", indent=5)
         for library in libraries:
             if all_libraries:
                 _print(f"{library}:", indent=5)

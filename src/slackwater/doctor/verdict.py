@@ -279,7 +279,7 @@ def _missing(history: GroupHistory, chosen: Finding) -> tuple[str, ...]:
     read = history.has_broker, history.has_clients, history.has_records
     unread = [source for source, known in zip((BROKER, CLIENTS, RECORDS), read, strict=True) if not known]
     deciding = [source for source in CAUSES[chosen.cause].sources if source in unread]
-    return (f"{history.best_source} is not enough to be certain; add {' or '.join(deciding)}",) if deciding else ()
+    return (f"{history.best_source} alone cannot decide it; add {' or '.join(deciding)}",) if deciding else ()
 
 
 def _healthy(history: GroupHistory) -> Finding:

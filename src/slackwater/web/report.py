@@ -300,7 +300,7 @@ def _prescription(prescription: Prescription, library: str | None) -> str:
     opened = {name: lines for name, lines in prescription.properties.items() if name in shown}
     folded = {name: lines for name, lines in prescription.properties.items() if name not in opened}
     if opened:
-        texts.append(f'<p class="faint">{_text(_capitalized(place_to_paste(prescription)))}:</p>')
+        texts.append(f'<p class="faint">{_text(_capitalized(place_to_paste(prescription, library)))}:</p>')
     texts.append(_to_paste(opened))
     if folded:
         texts.append(f"<details><summary>other client libraries</summary>{_to_paste(folded)}</details>")

@@ -87,7 +87,7 @@ def test_leave_without_reason_is_unknown() -> None:
     verdict = scenario.verdict()
     assert verdict.cause == "unknown"
     assert {"poll_delay", "crash_loop"} <= set(verdict.alternatives)
-    assert "the broker's log does not contain the reason; add the client log of" in verdict.missing[0]
+    assert "the reason is not in the broker's log; add the client log of" in verdict.missing[0]
 
 
 def test_expiry_without_client_log_is_unknown() -> None:

@@ -1,6 +1,7 @@
 """A failure that was read is never healthy, also without the join before and after."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -180,3 +181,15 @@ def test_members_that_are_late_together_wait_for_the_same_thing(spread: int, *, 
     assert (verdict.cause, len(verdict.culprits)) == ("poll_delay", 4)
     assert ("(4 members within 3.0 s)" in verdict.headline) is is_shared
     assert ("find what all these members wait for" in verdict.prescriptions[0].what) is is_shared
+
+
+def test_client_that_gets_no_response_at_the_end_of_its_log_is_not_sure() -> None:
+    """Its coordinator may be down; a client that is back has found it."""
+    scenario = Scenario()
+    member = f"a-{UUID(int=1)}"
+    scenario.log("a", EventKind.MEMBER_JOINED, 1, generation=1, member=member)
+    scenario.log("a", EventKind.SESSION_LOST, 180, detail={"error": "session timed out"}, member=member)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.confidence) == ("session_expiry", 0.7)
+    assert "coordinator_unreachable" in verdict.alternatives
+    assert verdict.evidence[0].what == "a lost its session: no heartbeat response within its session timeout"

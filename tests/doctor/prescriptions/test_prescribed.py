@@ -4,9 +4,10 @@ import pytest
 
 from slackwater.doctor.diagnosis import HEALTHY, exit_code
 from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.prescriptions import place_to_paste
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.events import EventKind
-from tests.doctor.scenario import Scenario
+from tests.doctor.scenario import START_MS, Scenario
 
 CLOSED = "the consumer is being closed"
 POLL_TIMEOUT = "consumer poll timeout has expired."
@@ -93,3 +94,19 @@ def test_member_that_was_stopped_is_not_a_crash(instance: str | None) -> None:
     verdict = scenario.verdict()
     assert verdict.cause == "scale_in"
     assert exit_code([verdict]) == HEALTHY
+
+
+def test_spark_query_is_not_told_to_poll() -> None:
+    line = "26/11/18 17:03:00 WARN slackwater.spark.member: [Consumer clientId=q, groupId=g] No poll() for 92000 ms"
+    scenario = Scenario()
+    scenario.log("q", EventKind.MEMBER_JOINED, 1, generation=1, line=line)
+    scenario.log("q", EventKind.POLL_OVERRUN, 180, detail={"limit_ms": 60_000, "over_ms": 32_000}, line=line)
+    scenario.log("q", EventKind.MEMBER_JOINED, 213, generation=3, line=line)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.library) == ("poll_delay", "spark")
+    assert verdict.incident_began_ms == START_MS + 180_000
+    first = verdict.prescriptions[0]
+    assert first.what.startswith("read fewer records per micro-batch")
+    assert place_to_paste(first, "spark").startswith("set as an option of readStream")
+    assert '.option("maxOffsetsPerTrigger", <43 % of the present value>)' in first.properties["spark"]
+    assert not any("poll()" in item.what or "poll thread" in item.what for item in verdict.prescriptions)

@@ -104,7 +104,10 @@ def _find_poll_timeouts(
             else []
         )
         if left or logged:
-            poll_timeouts.append((timeline, left if len(left) >= len(logged) else logged))
+            times = left if len(left) >= len(logged) else logged
+            # The client's line is earlier than a leave that is only inferred from its return.
+            times = [min(both) for both in zip(left, logged, strict=True)] if len(left) == len(logged) else times
+            poll_timeouts.append((timeline, times))
     return sorted(poll_timeouts, key=lambda entry: entry[1][0])
 
 

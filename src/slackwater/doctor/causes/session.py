@@ -27,6 +27,7 @@ from slackwater.doctor.causes.finding import (
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 
+NO_RESPONSE = "whether the process was paused, the network failed or the broker was down; add the broker's log"
 CLIENT_LOG = "what the process did meanwhile (pause, crash, slow handler); add the client's log"
 
 
@@ -36,14 +37,19 @@ def session_expiry(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
     if not pauses:
         return None
     timelines = _timelines(pauses)
+    # A client that gets no response logs the same if its coordinator is down; one that is back has found it.
+    is_certain = history.has_broker or any(explained.absence.back is not None for explained in pauses)
+    confidence = min(max(explained.confidence for explained in pauses) + 0.1, CERTAIN)
     return Finding(
         cause="kip848_session_expiry" if history.is_consumer_protocol else "session_expiry",
         culprits=tuple(timeline.name for timeline in timelines),
         times=tuple(explained.left_ms for explained in pauses),
-        confidence=min(max(explained.confidence for explained in pauses) + 0.1, CERTAIN),
-        evidence=_evidence(pauses, "was removed: no heartbeat within its session timeout"),
+        confidence=confidence if is_certain else min(confidence, LIKELY),
+        evidence=_evidence(pauses),
         recurring=recurs(pauses),
         figures=_pause_figures(pauses),
+        missing=() if is_certain else (NO_RESPONSE,),
+        alternatives=() if is_certain else ("coordinator_unreachable", "coordinator_restart"),
     )
 
 
@@ -149,11 +155,13 @@ def _timelines(absences: Sequence[ExplainedAbsence]) -> list[ClientTimeline]:
     return [own[0].timeline for own in by_timeline(absences)]
 
 
-def _evidence(absences: Sequence[ExplainedAbsence], what: str) -> tuple[EvidenceLine, ...]:
+def _evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
     lines: list[EvidenceLine | None] = []
     for explained in absences[:2]:
         absence = explained.absence
-        lines.append(evidence(absence.evidence, f"{explained.timeline.name} {what}"))
+        is_noticed = absence.evidence is not None and absence.evidence.is_from_client
+        what = "lost its session: no heartbeat response" if is_noticed else "was removed: no heartbeat"
+        lines.append(evidence(absence.evidence, f"{explained.timeline.name} {what} within its session timeout"))
         notices = [row for row in explained.timeline.lost if abs(row.time_ms - (absence.back_ms or 0)) < 2 * NEAR_MS]
         if notices:
             lines.append(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, Finding, evidence, occasions, shown, unique
+from slackwater.doctor.causes.session import NO_RESPONSE
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
@@ -107,7 +108,7 @@ _FAILURES: Final = (
         LIKELY,
         "got no heartbeat response for its session timeout",
         row_predicates.is_timed_out,
-        "whether the process was paused, the network failed or the broker was down; add the broker's log",
+        NO_RESPONSE,
         ("coordinator_unreachable", "coordinator_restart"),
     ),
     _Failure(

@@ -92,4 +92,4 @@ def _stay(formed: Sequence[int], explained: ExplainedAbsence) -> int | None:
 
 
 def _missing(history: GroupHistory, names: Sequence[str]) -> tuple[str, ...]:
-    return (f"{history.best_source} does not contain the reason; add the client log of {', '.join(names[:3])}",)
+    return (f"the reason is not in {history.best_source}; add the client log of {', '.join(names[:3])}",)

@@ -34,6 +34,7 @@ from slackwater.doctor.prescriptions.remedies import (
     ABOVE_THE_POLL_INTERVAL,
     DEPLOY_TWICE,
     FEWER_RECORDS,
+    OFF_THE_POLL_THREAD,
     REMEDIES,
     SHARED_DELAY,
     STOP_ONCE,
@@ -56,6 +57,7 @@ _CLIENT_SETTING: Final = re.compile(
 )
 _COOLDOWN_PERIODS: Final = 4
 _HANDLE_FEWER: Final = "handle fewer messages at a time"
+_READ_FEWER: Final = "read fewer records per micro-batch"
 _CONSUME_FEWER: Final = "handle fewer messages per consume() call"
 _POLL_IS_ONE: Final = "; with poll(), which returns one message at a time, only a faster handler helps"
 MAX_POLL_INTERVAL: Final = "max.poll.interval.ms"
@@ -124,6 +126,7 @@ def for_library(
         item
         for item in prescriptions
         if not UNSUPPORTED.get(library or "", frozenset()) & item.settings.keys()
+        and not (library == SPARK and item.what == OFF_THE_POLL_THREAD.what)
         and all(library in ONLY_FOR.get(cite, (library,)) for cite in item.cites)
     ]
     return _numbered(_adapt(item, library, figures) for item in possible)
@@ -142,6 +145,8 @@ def _adapt(item: Prescription, library: str | None, figures: Mapping[str, int]) 
             what=what + _POLL_IS_ONE,
             properties={name: lines for name, lines in item.properties.items() if name != LIBRDKAFKA},
         )
+    if library == SPARK:
+        item = replace(item, what=item.what.replace(FEWER_RECORDS, _READ_FEWER))
     if library == LIBRDKAFKA:
         item = replace(item, cost=item.cost.replace(DEPLOY_TWICE + STOP_ONCE, "stop all members once"))
     elif library is not None:
@@ -175,10 +180,12 @@ def lines_to_paste(prescription: Prescription, library: str | None) -> Sequence[
     return prescription.properties.get(library or UNKNOWN_LIBRARY) or prescription.properties.get(BROKER) or ()
 
 
-def place_to_paste(prescription: Prescription) -> str:
+def place_to_paste(prescription: Prescription, library: str | None = None) -> str:
     """Return where the lines of a prescription belong; empty if it has none."""
     if not prescription.properties:
         return ""
+    if library == SPARK and SPARK in prescription.properties:
+        return "set as an option of readStream in every query of the group; then restart it"
     lines = prescription.properties.get(BROKER)
     if prescription.settings.keys() == {INSTANCE_ID}:
         return "set in the configuration of each process, with a value of its own; then restart it"
