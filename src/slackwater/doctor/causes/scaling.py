@@ -8,6 +8,7 @@ Invariants:
 
 from collections.abc import Sequence
 from operator import itemgetter
+from typing import Final
 
 from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
 from slackwater.doctor.causes.finding import LIKELY, NEARLY_CERTAIN, SURE, Finding, evidence, joining, shown, unique
@@ -16,6 +17,9 @@ from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 
+_MIN_SEEN_MS: Final = 10_000
+"""Members of which less is seen after their join may be restarted ones: the lines of their first life are missing."""
+_BEFORE: Final = "whether they were members before and stay now; add the lines before and after these"
 CLIENT_LOG = "whether it was stopped or crashed; add the client's log"
 
 
@@ -25,21 +29,28 @@ def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fi
     came = [timeline for timeline in history.added_clients if id(timeline) not in left]
     if not came:
         return None
+    seen_ms = max(history.ended_ms, history.cluster.ended_ms) - max(
+        timeline.intervals[0].joined_ms for timeline in came
+    )
+    is_known = (
+        _named(came)
+        and seen_ms >= _MIN_SEEN_MS
+        and all(_arrival_logged(timeline) for timeline in came)
+        and not _may_have_returned(history, came, absences)
+    )
     return Finding(
         cause="scale_out",
         culprits=tuple(timeline.name for timeline in came),
         times=tuple(timeline.intervals[0].joined_ms for timeline in came),
-        confidence=NEARLY_CERTAIN
-        if _named(came)
-        and all(_arrival_logged(timeline) for timeline in came)
-        and not _may_have_returned(history, came, absences)
-        else LIKELY,
+        confidence=NEARLY_CERTAIN if is_known else LIKELY,
         evidence=shown(
             evidence(
                 timeline.intervals[0].began, f"{timeline.name} {joining(timeline.intervals[0].began, 'joined, new')}"
             )
             for timeline in came
         ),
+        alternatives=() if seen_ms >= _MIN_SEEN_MS else ("rolling_restart", "crash_loop"),
+        missing=() if seen_ms >= _MIN_SEEN_MS else (_BEFORE,),
     )
 
 

@@ -26,6 +26,7 @@ from slackwater.doctor.causes.finding import (
 )
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
+from slackwater.doctor.timeline.membership_intervals import MembershipEnd
 
 NO_RESPONSE = "whether the process was paused, the network failed or the broker was down; add the broker's log"
 CLIENT_LOG = "what the process did meanwhile (pause, crash, slow handler); add the client's log"
@@ -128,10 +129,16 @@ def crash(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Findin
         evidence=_crash_evidence(crashed),
         figures=_restart_figures(crashed),
         missing=() if any(r.timeline.has_log for r in crashed) else (CLIENT_LOG,),
-        alternatives=("session_expiry",)
-        if any(not r.timeline.has_log and r.absence.back is None for r in crashed)
-        else (),
+        alternatives=_crash_alternatives(crashed),
     )
+
+
+def _crash_alternatives(crashed: Sequence[ExplainedAbsence]) -> tuple[str, ...]:
+    """A member that has no log and does not come back may be alive. One that did not rejoin sent heartbeats or not."""
+    unseen = [r for r in crashed if not r.timeline.has_log and r.absence.back is None]
+    if any(r.absence.end is MembershipEnd.DROPPED for r in unseen):
+        return "poll_delay", "session_expiry"
+    return ("session_expiry",) if unseen else ()
 
 
 def _all_back(history: GroupHistory, crashed: Sequence[ExplainedAbsence]) -> bool:

@@ -33,8 +33,40 @@ _SAME_REQUEST_MS: Final = 500
 _REBALANCING: Final = ("REBALANCE_IN_PROGRESS", "rebalancing", "ebalance in progress", "RebalanceInProgress")
 _ALREADY_REBALANCING: Final = "group is already rebalancing"
 """The reason for which the Java consumer joins again after such a response."""
-_NOT_COORDINATOR: Final = ("NOT_COORDINATOR", "not the correct coordinator", "COORDINATOR_NOT_AVAILABLE")
-_OLD_GENERATION: Final = ("ILLEGAL_GENERATION", "IllegalGeneration", "generation id is not valid", "already rebalanced")
+_NOT_COORDINATOR: Final = (
+    "NOT_COORDINATOR",
+    "NotCoordinator",
+    "not the correct coordinator",
+    "COORDINATOR_NOT_AVAILABLE",
+    "CoordinatorNotAvailable",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "CoordinatorLoadInProgress",
+    "CoordinatorNotFound",
+    "DisconnectException",
+)
+_NOT_ANSWERED: Final = ("retriable", "timed out", "Timed out", "TIMED_OUT", "disconnected")
+"""Errors of commits that got no answer."""
+_OLD_GENERATION: Final = (
+    "ILLEGAL_GENERATION",
+    "IllegalGeneration",
+    "generation id is not valid",
+    "already rebalanced",
+    "STALE_MEMBER_EPOCH",
+    "FENCED_MEMBER_EPOCH",
+)
+_NOT_A_MEMBER: Final = (
+    *row_predicates.NO_MEMBER,
+    *_OLD_GENERATION,
+    "generation",
+    "active group",
+    "group error",
+    "has already",
+    "group rebalance",
+    "group has rebalanced",
+    "CommitFailed",
+)
+_JOIN_FAILED: Final = "failed due to"
+"""A part of the reason for which the Java consumer joins again after an error."""
 _POLL_OR_SESSION: Final = (
     "whether the poll loop was late or heartbeats failed; add the client's log from the last completed join on, "
     "or the broker's log"
@@ -61,23 +93,44 @@ def _has(row: Row, words: Sequence[str]) -> bool:
     return any(word in text for word in words)
 
 
+def _is_crash(row: Row) -> bool:
+    return row_predicates.is_failure(row) and not _is_lost_session(row) and not _is_without_coordinator(row)
+
+
 def _is_lost_session(row: Row) -> bool:
     if row.kind == EventKind.PARTITIONS_LOST:
         return True
     if row.kind == EventKind.SESSION_LOST:
         return not _has(row, _REBALANCING)
-    return row.kind == EventKind.HEARTBEAT_REFUSED and (row_predicates.is_lost(row) or _has(row, _OLD_GENERATION))
+    return _may_name_error(row) and _has(row, (*row_predicates.NO_MEMBER, *_OLD_GENERATION))
 
 
 def _is_refused_commit(row: Row) -> bool:
+    return row.kind == EventKind.COMMIT_REFUSED and (not _text(row).strip() or _has(row, _NOT_A_MEMBER))
+
+
+def _is_failed_commit(row: Row) -> bool:
     return row.kind == EventKind.COMMIT_REFUSED and not _has(row, (*_REBALANCING, *_NOT_COORDINATOR))
 
 
 def _is_without_coordinator(row: Row) -> bool:
     if row.kind == EventKind.COORDINATOR_LOST:
         return True
-    refused = (EventKind.HEARTBEAT_REFUSED, EventKind.COMMIT_REFUSED, EventKind.REBALANCE_FAILED)
-    return row.kind in refused and _has(row, _NOT_COORDINATOR)
+    if row.kind == EventKind.COMMIT_REFUSED and _has(row, _NOT_ANSWERED):
+        return True
+    return (_may_name_error(row) or row.kind == EventKind.COMMIT_REFUSED) and _has(row, _NOT_COORDINATOR)
+
+
+def _may_name_error(row: Row) -> bool:
+    """Return whether the row is a failed request, or the join or the crash after one."""
+    if row.kind == EventKind.JOIN_REQUESTED:
+        return row.is_from_client and _JOIN_FAILED in row.detail_text("reason")
+    return row.kind in (
+        EventKind.HEARTBEAT_REFUSED,
+        EventKind.REBALANCE_FAILED,
+        EventKind.JOIN_REFUSED,
+        OtherEventKind.CLIENT_FAILED,
+    )
 
 
 _FAILURES: Final = (
@@ -99,7 +152,7 @@ _FAILURES: Final = (
         "crash",
         _MIDDLE,
         "ended with an error",
-        row_predicates.is_failure,
+        _is_crash,
         "whether the process ended and came back; add the client's log after this line, or the broker's log",
         ("crash_loop",),
     ),
@@ -138,6 +191,14 @@ _FAILURES: Final = (
     _Failure(
         "unknown",
         MIN_CONFIDENCE,
+        "could not commit its offsets",
+        _is_failed_commit,
+        "why the commit failed, if its error does not say so; add the client's log before this line",
+        ("poll_delay", "session_expiry", "coordinator_restart"),
+    ),
+    _Failure(
+        "unknown",
+        MIN_CONFIDENCE,
         "failed to join the group",
         lambda row: row.kind in (EventKind.JOIN_REFUSED, EventKind.REBALANCE_FAILED) and not _has(row, _REBALANCING),
         "why the join failed; add the broker's log",
@@ -157,9 +218,11 @@ _KINDS: Final = (
     EventKind.PARTITIONS_LOST,
     EventKind.HEARTBEAT_REFUSED,
     EventKind.COORDINATOR_LOST,
+    EventKind.JOIN_REQUESTED,
 )
 _JOINED: Final = (EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED, EventKind.PARTITIONS_ASSIGNED)
 _SESSION_KINDS: Final = (*_JOINED, EventKind.HEARTBEAT_REFUSED, EventKind.SESSION_LOST, EventKind.COMMIT_REFUSED)
+_REJOIN_KINDS: Final = (EventKind.HEARTBEAT_REFUSED, EventKind.COMMIT_REFUSED, EventKind.JOIN_REQUESTED)
 _KIP848: Final = {name: f"kip848_{name}" for name in ("poll_delay", "session_expiry")}
 _HEALTH: Final = (
     EventKind.GENERATION_FORMED,
@@ -203,7 +266,7 @@ def rebalance_without_reason(history: GroupHistory) -> Row | None:
         return None
     if any(timeline.starts for timeline in history.timelines.values()):
         return None
-    asked = next(filter(is_asked_to_rejoin, history.of(EventKind.HEARTBEAT_REFUSED, EventKind.JOIN_REQUESTED)), None)
+    asked = next(filter(is_asked_to_rejoin, history.of(*_REJOIN_KINDS)), None)
     if asked is not None and not history.of(*_JOINED):
         return asked
     revoked = (row for row in history.of(EventKind.PARTITIONS_REVOKED) if row.detail_names("partitions"))
@@ -310,10 +373,10 @@ def _lost_while_asked_to_rejoin(history: GroupHistory) -> Finding | None:
 
 
 def is_asked_to_rejoin(row: Row) -> bool:
-    """Return whether a client's heartbeat was answered with REBALANCE_IN_PROGRESS."""
+    """Return whether a client's heartbeat or commit was answered with REBALANCE_IN_PROGRESS."""
     if row.kind == EventKind.JOIN_REQUESTED:
         return row.is_from_client and _ALREADY_REBALANCING in row.detail_text("reason")
-    return row.kind == EventKind.HEARTBEAT_REFUSED and row.is_from_client and _has(row, _REBALANCING)
+    return row.kind in _REJOIN_KINDS and row.is_from_client and _has(row, _REBALANCING)
 
 
 def _left_and_went_on(history: GroupHistory) -> Finding | None:

@@ -21,7 +21,7 @@ DELETED: Final = "deleted"
 GREW: Final = "grew"
 
 _UUID22: Final = re.compile(r"^[A-Za-z0-9_+/-]{22}$")
-_NO_MEMBER: Final = (
+NO_MEMBER: Final = (
     "UNKNOWN_MEMBER_ID",
     "not aware of this member",
     "UnknownMemberId",
@@ -220,7 +220,7 @@ def is_lost(row: Row) -> bool:
     if row.kind not in _SESSION_ERRORS:
         return False
     text = f"{row.detail_text('error')} {row.detail_text('why')}"
-    if any(words in text for words in _NO_MEMBER):
+    if any(words in text for words in NO_MEMBER):
         return True
     return row.kind == _SESSION_LOST and any(words in text for words in _TIMED_OUT)
 

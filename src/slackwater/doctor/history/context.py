@@ -35,7 +35,7 @@ _COMPOSE: Final = re.compile(r"(?:\d\d?:\d\d:\d\d(?: [AP]M)? )?([A-Za-z][\w.-]*)
 """docker-compose and foreman write the name of the container or process before each line."""
 _HEADER: Final = re.compile(r"^(?:.*\W)?[Gg]roup (?:coordinator|member) \(.*\):\s*$")
 _ERROR_FIELD: Final = re.compile(
-    r"""(?<![\w.-])(?:err|error|reason|cause)["']?\s*[:=]+\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^,;}"'\n]+)"""
+    r"""(?<![\w.-])(?:err|error|reason|cause)["']?\s*[:=]+\s*("(?:[^"\\]|\\.)*(?:"|$)|'[^']*'|[^,;}"'\n]+)"""
 )
 _EXCEPTION: Final = re.compile(
     r"(?:^|[\s\"])((?:[a-z_]\w*\.)+(?:\w+\$)?[A-Z]\w*(?:Exception|Error)\b.{0,200})", re.ASCII
@@ -43,11 +43,30 @@ _EXCEPTION: Final = re.compile(
 _REASON: Final = re.compile(r"(?:^|\s)reason:+\s*(.+)$")
 _NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "<nil>", "", "0"})
 _ERRORS: Final = (
-    ("REBALANCE_IN_PROGRESS", ("rebalance in progress", "is rebalancing", "rebalanceinprogress", "begun rebalancing")),
-    ("ILLEGAL_GENERATION", ("illegal generation", "illegalgeneration", "generation id is not", "already rebalanced")),
+    (
+        "REBALANCE_IN_PROGRESS",
+        (
+            "rebalance in progress",
+            "is rebalancing",
+            "rebalanceinprogress",
+            "begun rebalancing",
+            "undergoing a rebalance",
+        ),
+    ),
+    (
+        "ILLEGAL_GENERATION",
+        ("illegal generation", "illegalgeneration", "generation id is not", "already rebalanced", "stalememberepoch"),
+    ),
     (
         "UNKNOWN_MEMBER_ID",
-        ("unknown member", "unknownmember", "not aware of this member", "not in the current generation"),
+        (
+            "unknown member",
+            "unknownmember",
+            "not aware of this member",
+            "not in the current generation",
+            "fencedmemberepoch",
+            "partition assignment lost",
+        ),
     ),
     ("FENCED_INSTANCE_ID", ("fenced instance", "fencedinstance", "fenced by")),
     ("NOT_COORDINATOR", ("not coordinator", "notcoordinator", "not the correct coordinator", "not coordinator for")),
@@ -55,7 +74,7 @@ _ERRORS: Final = (
         "COORDINATOR_NOT_AVAILABLE",
         ("coordinator not available", "coordinatornotavailable", "coordinator is not available"),
     ),
-    ("COORDINATOR_LOAD_IN_PROGRESS", ("load in progress", "loadinprogress", "is loading")),
+    ("COORDINATOR_LOAD_IN_PROGRESS", ("load in progress", "loadinprogress", "is loading", "still loading offsets")),
     ("INCONSISTENT_GROUP_PROTOCOL", ("inconsistent group protocol", "inconsistentgroupprotocol")),
     ("MAX_POLL_EXCEEDED", ("max poll exceeded", "maximum application poll interval")),
 )

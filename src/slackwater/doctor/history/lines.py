@@ -205,6 +205,11 @@ def _prefilter() -> LinePrefilter:
 _TEMPLATE_LITERALS: Final = (1 << len(TEMPLATES.literals)) - 1
 
 
+def literals_in(text: str) -> int:
+    """Return the literals of `TEMPLATES` in a text."""
+    return _prefilter().literals_in(text) & _TEMPLATE_LITERALS
+
+
 def find_lines(data: bytes, position: int = 0) -> Iterator[LogLine]:
     """Yield the lines that may report an event, of a block at this position."""
     data = b"\n" + data  # the first line may be JSON, too
@@ -235,8 +240,7 @@ def _json_lines(line: bytes, position: int, place: Surroundings) -> Iterator[Log
         yield LogLine(position, logged.text, 0, None, logged.record_kind)
         return
     for text in logged.text.split("\n"):
-        literals = _prefilter().literals_in(text) & _TEMPLATE_LITERALS
-        yield _log_line(LogLine(position, text, literals, logged.timestamp, raw=raw, surroundings=place))
+        yield _log_line(LogLine(position, text, literals_in(text), logged.timestamp, raw=raw, surroundings=place))
 
 
 def _log_line(line: LogLine) -> LogLine:
@@ -246,7 +250,7 @@ def _log_line(line: LogLine) -> LogLine:
         return line._replace(text=shown, is_too_long=True, raw=None)
     normalized = normalize(text)
     if normalized != text:
-        return line._replace(text=normalized, literals=_prefilter().literals_in(normalized) & _TEMPLATE_LITERALS)
+        return line._replace(text=normalized, literals=literals_in(normalized))
     return line
 
 

@@ -38,7 +38,7 @@ from slackwater.doctor.history.context import (
     time_around,
 )
 from slackwater.doctor.history.garbage_collection import garbage_collection_paused
-from slackwater.doctor.history.lines import TEMPLATES, LogLine
+from slackwater.doctor.history.lines import TEMPLATES, LogLine, literals_in
 from slackwater.doctor.history.timestamps import parse_timestamp, zone_of
 from slackwater.doctor.templates.reasons import CLIENT_REASONS, REASONS
 from slackwater.doctor.templates.wording import CompiledTemplate, TemplateSet
@@ -85,6 +85,9 @@ _NAMES_OWN_MEMBER: Final = (
     EventKind.COMMIT_REFUSED,
 )
 """Failures of clients and their leaves: the member id in them is their own."""
+_MAX_WRAPPED_LINES: Final = 3
+_MAX_HEAD: Final = 40
+_HAS_CLOCK: Final = re.compile(r"\d:\d\d:\d\d", re.ASCII)
 _DAY_MS: Final = 86_400_000
 _MIN_DECREASES: Final = 2
 """A block is in reverse order if its times decrease this often and never increase."""
@@ -227,7 +230,37 @@ def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str 
     if matched := TEMPLATES.match(line.text, choice):
         template, match = matched
         return (template if template.template.kind else None), match.groups()
+    if (wrapped := _match_wrapped(line)) is not None:
+        return wrapped
     return (UNRECOGNIZED if any(word in line.text for word in choice.words) else None), ()
+
+
+def _match_wrapped(line: LogLine) -> tuple[CompiledTemplate | None, tuple[str | None, ...]] | None:
+    """Return the template that matches a message which a terminal or a person has wrapped, with its values.
+
+    The next line continues a message if it has no time and no message of its own.
+    """
+    if line.surroundings is None or line.raw is not None:
+        return None
+    text = line.text
+    for after in line.surroundings.after(_MAX_WRAPPED_LINES):
+        rest = after.strip()
+        if not rest or _HAS_CLOCK.search(rest[:_MAX_HEAD]) or after.startswith("\t") or _read_alone(rest):
+            return None
+        for joined in (f"{text} {rest}", f"{text}{rest}"):
+            choice = TEMPLATES.choose(literals_in(joined))
+            if choice is not None and (matched := TEMPLATES.match(joined, choice)) is not None:
+                template, match = matched
+                head = template.groups.get("head")
+                if head is not None and match.end(head) < len(line.text):
+                    return (template if template.template.kind else None), match.groups()
+        text = f"{text} {rest}"
+    return None
+
+
+def _read_alone(text: str) -> bool:
+    choice = TEMPLATES.choose(literals_in(text))
+    return choice is not None and TEMPLATES.match(text, choice) is not None
 
 
 def _is_newest_first(table: pa.Table) -> bool:

@@ -31,6 +31,8 @@ NAMELESS_FAILURES: Final = tuple(
         EventKind.JOIN_REFUSED,
         EventKind.REBALANCE_FAILED,
         EventKind.HEARTBEAT_REFUSED,
+        EventKind.PARTITIONS_LOST,
+        EventKind.COORDINATOR_LOST,
         OtherEventKind.CLIENT_FAILED,
     )
 )

@@ -243,9 +243,9 @@ _CLASSIC_GROUPS: Final = (
     ),
     Template(
         "dropped",
-        "2.8+",
-        "removed dynamic members who haven't joined",
-        "Group <group> removed dynamic members who haven't joined: <member_ids>",
+        "2.5+",
+        "dynamic members who haven't joined",
+        "Group <group> remove[[d]] dynamic members who haven't joined: <member_ids>",
         EventKind.MEMBER_DROPPED,
         {"timer": "rebalance", "trigger": "rebalance_timeout"},
     ),

@@ -180,6 +180,13 @@ STREAMS: Final = Family(
         ),
         Template("state changed", "1.0+", "State transition from ", "State transition from <*>", None),
         Template(
+            "failed",
+            "1.0+",
+            "Encountered the following ",
+            "Encountered the following [[unexpected Kafka ]]<*> during processing[[ <*>]]",
+            OtherEventKind.CLIENT_FAILED,
+        ),
+        Template(
             "thread ended with an error",
             "0.10+",
             " due to the following error",

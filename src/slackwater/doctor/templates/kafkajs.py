@@ -49,6 +49,14 @@ KAFKAJS: Final = Family(
             EventKind.JOIN_REFUSED,
         ),
         Template(
+            "sync failed",
+            "1.0+",
+            "[Connection] Response SyncGroup",
+            '[Connection] Response SyncGroup(<*>","broker":"<node>","clientId":"<client>","error":"<error>",<*>',
+            EventKind.REBALANCE_FAILED,
+            {"operation": "sync-group"},
+        ),
+        Template(
             "heartbeat refused",
             "1.0+",
             "[Connection] Response Heartbeat",
