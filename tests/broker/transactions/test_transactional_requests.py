@@ -7,6 +7,7 @@ from typing import TypeVar
 import pytest
 
 from slackwater.broker.server import Server
+from slackwater.broker.storage.log.files import LOG, file_name
 from slackwater.clock import ManualClock
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
@@ -219,6 +220,37 @@ def test_pending_and_committed_offsets_survive_a_kill(tmp_path: Path) -> None:
 
     with_server(tmp_path, before, clock=ManualClock(NOW_MS))
     with_server(tmp_path, after, clock=ManualClock(NOW_MS))
+
+
+def test_offsets_without_their_lost_marker_are_not_pending(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Consumers that fetch stable offsets must not wait for a marker that does not exist any more."""
+    directories: list[Path] = []
+
+    async def before(server: Server) -> None:
+        server.broker.topics.create("t", 1)
+        client = await Client.connect(server)
+        producer = await init(server)
+        assert await commit_offset(client, producer, 5) == Error.NONE
+        await end(server, producer, commit=True)
+        (offsets_log,) = [
+            partition.log
+            for partition in server.broker.topics.get(OFFSETS_TOPIC).partitions  # type: ignore[union-attr]
+            if partition.log.log_end_offset
+        ]
+        offsets_log.roll(NOW_MS)
+        directories.append(offsets_log.directory)
+
+    async def after(server: Server) -> None:
+        client = await Client.connect(server)
+        assert await fetched_offset(client, stable=True) == (Error.NONE, -1)
+
+    with_server(tmp_path, before, clock=ManualClock(NOW_MS))
+    path = directories[0] / file_name(0, LOG)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # in the marker
+    path.write_bytes(content)
+    with_server(tmp_path, after, clock=ManualClock(NOW_MS))
+    assert f"{directories[0].name} has lost records." in caplog.text
 
 
 @pytest.mark.proves("TX-74")

@@ -7,6 +7,8 @@ Invariants:
 - Records of a transaction are a batch of their own, with the producer id and epoch; the log checks both.
 - Reading returns all records and markers in order. Compaction may have removed older records of a key. Damaged parts of
   a segment are skipped, and the log says which offsets are lost: the broker starts with what can be read.
+- Offsets of a transaction whose marker is lost are dropped. Otherwise they would be pending forever, and consumers that
+  fetch stable offsets would wait forever.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,11 +54,21 @@ class OffsetsTopicStore:
         if topic is None:
             return
         stored = topic.partitions[partition].log
+        has_loss = False
+        pending: set[int] = set()  # producers with offsets and no marker after them
         for batch in read_valid_batches(stored):
             if isinstance(batch, LostRange):
+                has_loss = True
                 log.error("%s-%d has lost records. %s Lost: %s.", OFFSETS_TOPIC, partition, _CONSEQUENCE, batch)
             elif batch.last_offset >= stored.log_start_offset:
+                if batch.is_control:
+                    pending.discard(batch.producer_id)
+                elif batch.is_transactional:
+                    pending.add(batch.producer_id)
                 yield from _records(batch, partition)
+        if has_loss:
+            for producer_id in sorted(pending.difference(stored.producers.open_transactions.values())):
+                yield EndedTransaction(producer_id, is_commit=False)
 
     def write(
         self,
