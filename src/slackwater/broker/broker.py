@@ -34,6 +34,7 @@ from slackwater.broker.storage.directory import DataDirectory
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.producer_ids import ProducerIds
 from slackwater.broker.storage.topics import KEEP_RECORDS, Topic, Topics, remove_directories
+from slackwater.broker.transactions.hanging import describe_hanging
 from slackwater.broker.transactions.markers import PartitionMarkerWriter
 from slackwater.broker.transactions.transaction_shell import TransactionShell
 from slackwater.broker.transactions.transactions_store import TransactionsTopicStore
@@ -163,6 +164,8 @@ class Broker:
             self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=partition_count))
         self.groups.load()
         self.transactions.load()
+        for sentence in describe_hanging(self.topics, self.transactions.coordinator.transactions.values()):
+            log.warning("%s", sentence)
         self.settings.watch(self._configure_groups)
 
     def flush_pending(self) -> None:

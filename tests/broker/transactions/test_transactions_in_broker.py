@@ -1,5 +1,6 @@
 """The transaction coordinator in a broker: its topic, restarts, timers, features."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,42 @@ def test_damaged_state_costs_only_what_is_reported(tmp_path: Path, caplog: pytes
         assert init(client) == (Error.NONE, producer_id, epoch + 2)
     lost = f"bytes {batches[3].position} to {batches[5].position - 1} of {path}, offsets 3 to 4"
     assert any(lost in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("lost", ["marker", "state"])
+def test_start_reports_a_transaction_that_does_not_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: str
+) -> None:
+    """A power failure took the end of the log, or the records of the coordinator."""
+    with start(tmp_path) as broker:
+        client = broker.connect()
+        find(client)
+        find(client)
+        _, *producer = init(client)
+        write(client, (producer[0], producer[1]))
+        broker.kill()
+    assert not [line for line in restart_lines(tmp_path, caplog) if "does not end" in line]
+    with QuietBroker(tmp_path, SETTINGS) as broker:
+        if lost == "marker":
+            end(broker.connect(), (producer[0], producer[1]))
+        broker.kill()
+    paths = [tmp_path / "t-0"] if lost == "marker" else tmp_path.glob(f"{TRANSACTIONS_TOPIC}-*")
+    for path in paths:
+        log = path / file_name(0, LOG)
+        batches = list(iter_batches(log.read_bytes()))
+        if batches:
+            os.truncate(log, batches[-1].position if lost == "marker" else 0)
+    (line,) = [line for line in restart_lines(tmp_path, caplog) if "does not end" in line]
+    assert line.startswith("t-0 has a transaction of producer 0 that does not end")
+    assert line.endswith("abort --topic t --partition 0 --start-offset 0")
+
+
+def restart_lines(directory: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the broker logs at its next start, before it is killed."""
+    caplog.clear()
+    with QuietBroker(directory, SETTINGS) as broker:
+        broker.kill()
+    return [record.getMessage() for record in caplog.records]
 
 
 @pytest.mark.proves("TX-45")
