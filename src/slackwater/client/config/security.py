@@ -59,7 +59,10 @@ SECURITY_SETTINGS: Final = (
     _text("ssl.keystore.key", "This client's private key itself, in PEM."),
     _text("ssl.keystore.certificate.chain", "This client's certificates themselves, in PEM."),
     _text("ssl.key.password", "The password of the private key."),
-    _text("ssl.ca.location", "librdkafka's name of ssl.truststore.location: a PEM file, or a directory of them."),
+    _text(
+        "ssl.ca.location",
+        "librdkafka's name of ssl.truststore.location: a PEM file, or a directory with the names of `openssl rehash`.",
+    ),
     _text("ssl.ca.pem", "librdkafka's name of ssl.truststore.certificates."),
     _text("ssl.certificate.location", "librdkafka's name for a PEM file with this client's certificates."),
     _text("ssl.certificate.pem", "librdkafka's name of ssl.keystore.certificate.chain."),
