@@ -1,13 +1,17 @@
-"""Token endpoints that answer with something else than a token: one sentence, and the secret goes nowhere else."""
+"""Token endpoints and functions that give no token: one sentence, and the secret goes nowhere else."""
 
+import asyncio
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
-from slackwater import SaslAuthenticationError
+from slackwater import Admin, SaslAuthenticationError, UsageError
+from slackwater.client.network.authentication import OAuthBearerMechanism
 from slackwater.client.network.oidc import ClientCredentials
 
 
@@ -73,3 +77,41 @@ def test_answer_without_a_token_is_one_sentence(status: int, body: bytes, reason
     with web_server(status, body) as (url, _), pytest.raises(SaslAuthenticationError, match=reason) as raised:
         ClientCredentials(url, "orders", "canary")()
     assert "canary" not in str(raised.value)
+
+
+def test_token_function_that_does_not_return_is_named() -> None:
+    may_end = threading.Event()
+
+    async def exchange(message: bytes) -> bytes:
+        raise AssertionError("there is no token to send")
+
+    async def authenticate() -> None:
+        try:
+            await OAuthBearerMechanism(may_end.wait, {}, timeout_s=0.01).run(exchange, "localhost")
+        finally:
+            may_end.set()
+
+    with pytest.raises(SaslAuthenticationError, match=r"token\.provider gave no token within 0\.01 s"):
+        asyncio.run(authenticate())
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (None, "No module named 'my_token'. Add the directory of my_token.py to PYTHONPATH."),
+        ("import no_such_package", "No module named 'no_such_package'."),
+        ("token = 1 / 0", "ZeroDivisionError."),
+        ("", "module 'my_token' has no attribute 'token'."),
+    ],
+)
+def test_token_function_that_cannot_be_imported_is_one_sentence(
+    code: str | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if code is not None:
+        (tmp_path / "my_token.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_token", raising=False)
+    settings = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    with pytest.raises(UsageError) as raised:
+        Admin(settings | {"sasl.oauthbearer.token.provider": "my_token:token"})
+    assert str(raised.value) == f"sasl.oauthbearer.token.provider = my_token:token cannot be imported: {reason}"

@@ -342,7 +342,11 @@ def _provider(given: object) -> TokenProvider:
         try:
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
-            raise UsageError(f"{TOKEN_PROVIDER} = {given} cannot be imported: {error}.") from error
+            is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
+            hint = f" Add the directory of {module}.py to PYTHONPATH." if is_missing else ""
+            raise UsageError(f"{TOKEN_PROVIDER} = {given} cannot be imported: {error}.{hint}") from error
+        except Exception as error:
+            raise UsageError(f"{TOKEN_PROVIDER} = {given} cannot be imported: {type(error).__name__}.") from error
     if not callable(function):
         raise UsageError(f"{TOKEN_PROVIDER} is {type(function).__name__}; pass a Python function without arguments.")
     return function

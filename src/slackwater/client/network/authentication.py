@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 TokenProvider = Callable[[], object]
 Exchange = Callable[[bytes], Awaitable[bytes]]  # sends a message and returns the broker's answer
 _REFRESH_AT: Final = 0.8
+TOKEN_TIMEOUT_S: Final = 8.0  # below socket.connection.setup.timeout.ms, whose error would name the broker
 _HANDSHAKE_VERSION: Final = 1
 _HINTS: Final = {
     "OAUTHBEARER": "Check the expiry, the audience and the issuer of the token, and the clock of this machine.",
@@ -131,9 +132,12 @@ class OAuthBearerMechanism:
     name = "OAUTHBEARER"
     principal = ""
 
-    def __init__(self, provider: TokenProvider, extensions: Mapping[str, str]) -> None:
+    def __init__(
+        self, provider: TokenProvider, extensions: Mapping[str, str], timeout_s: float = TOKEN_TIMEOUT_S
+    ) -> None:
         """`provider` returns a token, or a token and its expiry in milliseconds since 1970."""
         self._provider = provider
+        self._timeout_s = timeout_s
         self._extensions = dict(extensions)
         self._token: BearerToken | None = None
         self._refresh_at_ms = 0.0
@@ -161,13 +165,19 @@ class OAuthBearerMechanism:
         return self._token
 
     async def _new_token(self) -> BearerToken:
+        limit = asyncio.timeout(self._timeout_s)
         try:
-            given = await asyncio.to_thread(self._provider)
-            if inspect.isawaitable(given):
-                given = await given
+            async with limit:
+                given = await asyncio.to_thread(self._provider)
+                if inspect.isawaitable(given):
+                    given = await given
         except SlackwaterError:
             raise
         except Exception as error:
+            if limit.expired():
+                raise SaslAuthenticationError(
+                    f"sasl.oauthbearer.token.provider gave no token within {self._timeout_s:g} s."
+                ) from error
             raise SaslAuthenticationError(
                 f"sasl.oauthbearer.token.provider raised {type(error).__name__}; it must return a token."
             ) from error

@@ -19,7 +19,7 @@ from typing import Any, Final
 from slackwater.security.errors import SaslAuthenticationError
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 6.0
 _MAX_ANSWER_BYTES: Final = 1 << 20
 _DEFAULT_EXPIRY_S: Final = 300
 _REDIRECTIONS: Final = (301, 302, 303, 307, 308)
