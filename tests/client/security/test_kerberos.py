@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +70,26 @@ def test_context_is_established_and_layers_are_declined() -> None:
 def test_offer_without_the_choice_of_no_layer_is_refused(offer: bytes, reason: str) -> None:
     with pytest.raises(SaslAuthenticationError, match=reason):
         authenticate(Context(), offer)
+
+
+def test_kdc_that_does_not_answer_is_named() -> None:
+    may_end = threading.Event()
+
+    def open_context(host: str) -> Context:
+        may_end.wait()
+        return Context()
+
+    async def exchange(message: bytes) -> bytes:
+        raise AssertionError("there is no ticket to send")
+
+    async def authenticate() -> None:
+        try:
+            await GssapiMechanism(open_context, "alice", timeout_s=0.01).run(exchange, "broker")
+        finally:
+            may_end.set()
+
+    with pytest.raises(SaslAuthenticationError, match=r"no KDC answered within 0\.01 s\. Check the address of the KDC"):
+        asyncio.run(authenticate())
 
 
 class GSSError(Exception):

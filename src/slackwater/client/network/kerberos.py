@@ -21,11 +21,13 @@ from slackwater.security.gssapi import choose_no_layer
 if TYPE_CHECKING:
     from slackwater.client.network.authentication import Exchange
 
+A = TypeVar("A")
 T = TypeVar("T")
 GSSAPI: Final = "GSSAPI"
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
 PRINCIPAL: Final = "sasl.kerberos.principal"
 KEYTAB: Final = "sasl.kerberos.keytab"
+KDC_TIMEOUT_S: Final = 8.0  # below socket.connection.setup.timeout.ms, whose error would name the broker
 
 
 class SecurityContext(Protocol):
@@ -59,9 +61,12 @@ class GssapiMechanism:
 
     name = GSSAPI
 
-    def __init__(self, open_context: Callable[[str], SecurityContext], principal: str) -> None:
+    def __init__(
+        self, open_context: Callable[[str], SecurityContext], principal: str, timeout_s: float = KDC_TIMEOUT_S
+    ) -> None:
         """`open_context` begins a context with the broker of this host name."""
         self._open_context = open_context
+        self._timeout_s = timeout_s
         self.principal = principal
 
     @property
@@ -71,14 +76,25 @@ class GssapiMechanism:
 
     async def run(self, exchange: "Exchange", host: str) -> None:
         """Establish a security context, and decline security layers."""
-        context = await asyncio.to_thread(self._open_context, host)
-        token = await asyncio.to_thread(context.step, None)
+        context = await self._ask_kdc(self._open_context, host)
+        token = await self._ask_kdc(context.step, None)
         answer = await exchange(token or b"")
         while not context.complete:
-            token = await asyncio.to_thread(context.step, answer)
+            token = await self._ask_kdc(context.step, answer)
             answer = await exchange(token or b"")
         self.principal = str(context.initiator_name)
         await exchange(context.wrap(choose_no_layer(context.unwrap(answer))))
+
+    async def _ask_kdc(self, call: Callable[[A], T], argument: A) -> T:
+        """Call a function that may send requests to the KDC."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.to_thread(call, argument)
+        except TimeoutError:
+            raise SaslAuthenticationError(
+                f"sasl.mechanism = GSSAPI: no KDC answered within {self._timeout_s:g} s. "
+                f"{_HINTS['Cannot contact any KDC']}."
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
