@@ -210,6 +210,7 @@ _DESCRIBE: Final[dict[str, Callable[[Finding, int], str]]] = {
     "instance_id_conflict": _sentence("two running processes use this group.instance.id"),
     "inconsistent_protocol": _sentence("rejected, no assignor in common with the group"),
     "shared_group_id": _sentence("left by members that read no common topic"),
+    "join_refused": _sentence("failed to join the group"),
     "known_bug": _sentence("its version has a known bug"),
     "static_member_leaves": _sentence("a static member that sent LeaveGroup"),
     "coordinator_unreachable": _sentence("found its coordinator and lost it again"),

@@ -26,7 +26,7 @@ REBALANCING = {"error": "REBALANCE_IN_PROGRESS"}
         (EventKind.COORDINATOR_LOST, {"node": "2"}, "coordinator_restart"),
         (EventKind.HEARTBEAT_REFUSED, {"error": "NOT_COORDINATOR"}, "coordinator_restart"),
         (OtherEventKind.CLIENT_FAILED, {"error": "NullPointerException"}, "crash"),
-        (EventKind.JOIN_REFUSED, {"error": "GROUP_AUTHORIZATION_FAILED"}, "unknown"),
+        (EventKind.JOIN_REFUSED, {"error": "GROUP_AUTHORIZATION_FAILED"}, "join_refused"),
     ],
 )
 def test_single_failure_is_named(kind: str, detail: dict[str, Any], cause: str) -> None:
@@ -193,3 +193,28 @@ def test_client_that_gets_no_response_at_the_end_of_its_log_is_not_sure() -> Non
     assert (verdict.cause, verdict.confidence) == ("session_expiry", 0.7)
     assert "coordinator_unreachable" in verdict.alternatives
     assert verdict.evidence[0].what == "a lost its session: no heartbeat response within its session timeout"
+
+
+@pytest.mark.parametrize("kind", [EventKind.HEARTBEAT_REFUSED, EventKind.COMMIT_REFUSED, EventKind.JOIN_REFUSED])
+def test_any_fenced_request_is_a_conflict_of_instance_ids(kind: EventKind) -> None:
+    scenario = Scenario()
+    scenario.log("a", kind, 3, instance="pod-1", detail={"error": "FENCED_INSTANCE_ID"})
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.culprits) == ("instance_id_conflict", ("pod-1", "a"))
+    assert not verdict.evidence[0].what.endswith(":")
+
+
+def test_loop_that_ends_because_its_session_was_lost_is_no_crash() -> None:
+    scenario = Scenario()
+    error = {"error": "KafkaJSProtocolError", "why": "The coordinator is not aware of this member"}
+    scenario.log("a", OtherEventKind.CLIENT_FAILED, 3, detail=error)
+    assert scenario.verdict().cause == "session_expiry"
+
+
+def test_refused_join_is_named_with_its_error() -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.JOIN_REFUSED, 3, detail={"error": "Group authorization failed."})
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.partial) == ("join_refused", True)
+    assert verdict.headline == "a failed to join the group: Group authorization failed"
+    assert "ACL Read" in verdict.prescriptions[0].what

@@ -26,13 +26,18 @@ from slackwater.group.events import EventKind
 
 _MIN_SWITCHES: Final = 2
 _SHOWN_SERVICES: Final = 2
+_OPERATIONS: Final[dict[str, str]] = {
+    EventKind.HEARTBEAT_REFUSED: "heartbeat",
+    EventKind.COMMIT_REFUSED: "offset-commit",
+    EventKind.JOIN_REFUSED: "join-group",
+}
 
 
 def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find processes that use one instance id at the same time."""
     fences = [
         row
-        for row in history.of(EventKind.MEMBER_FENCED, EventKind.JOIN_REFUSED)
+        for row in history.of(EventKind.MEMBER_FENCED, *row_predicates.REFUSALS)
         if row_predicates.is_instance_taken(row)
     ]
     instances = unique(name for row in fences if (name := _instance(history, row)))
@@ -41,10 +46,12 @@ def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbse
         return None
     users = _users(history, instances)
     swaps = [r for r in with_reason(absences, AbsenceReason.STATIC_IN_TIME) if r.timeline.name in instances]
-    reports = [row for row in fences if row.is_from_broker] or fences
+    reports = [row for row in fences if row.is_from_broker] or occasions(fences)
     lines = [evidence(r.absence.evidence, f"another process joined as {r.timeline.name}") for r in swaps[:2]]
     for row in reports[:2]:
-        lines.append(evidence(row, f"the old process is still running and is fenced: {row.detail_text('operation')}"))
+        operation = row.detail_text("operation") or _OPERATIONS.get(row.kind, "")
+        fenced = f": {operation}" if operation else ""
+        lines.append(evidence(row, f"the old process is still running and is fenced{fenced}"))
     return Finding(
         cause="instance_id_conflict",
         culprits=(*instances, *users),

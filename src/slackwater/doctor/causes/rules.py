@@ -136,6 +136,7 @@ CAUSES: Final[dict[str, CauseDefinition]] = {
             (BROKER, CLIENTS),
             True,
         ),
+        CauseDefinition("join_refused", "the broker refuses the join of a client", Rank.FAULT, (CLIENTS, BROKER), True),
         CauseDefinition("unknown", "the input does not show the cause", Rank.FAULT, (), True),
         CauseDefinition(
             "coordinator_restart", "the group's coordinator restarted or moved", Rank.CHANGE, (BROKER, CLIENTS), False

@@ -113,6 +113,10 @@ def _is_failed_commit(row: Row) -> bool:
     return row.kind == EventKind.COMMIT_REFUSED and not _has(row, (*_REBALANCING, *_NOT_COORDINATOR))
 
 
+def _is_failed_join(row: Row) -> bool:
+    return row.kind in (EventKind.JOIN_REFUSED, EventKind.REBALANCE_FAILED) and not _has(row, _REBALANCING)
+
+
 def _is_without_coordinator(row: Row) -> bool:
     if row.kind == EventKind.COORDINATOR_LOST:
         return True
@@ -189,6 +193,13 @@ _FAILURES: Final = (
         ("coordinator_unreachable", "session_expiry"),
     ),
     _Failure(
+        "join_refused",
+        _MIDDLE,
+        "failed to join the group",
+        lambda row: _is_failed_join(row) and bool(row.detail_text("error")),
+        "whether it joined later; add the client's log after this line",
+    ),
+    _Failure(
         "unknown",
         MIN_CONFIDENCE,
         "could not commit its offsets",
@@ -200,7 +211,7 @@ _FAILURES: Final = (
         "unknown",
         MIN_CONFIDENCE,
         "failed to join the group",
-        lambda row: row.kind in (EventKind.JOIN_REFUSED, EventKind.REBALANCE_FAILED) and not _has(row, _REBALANCING),
+        _is_failed_join,
         "why the join failed; add the broker's log",
     ),
 )
@@ -283,6 +294,8 @@ def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> F
     figures |= {"pause_ms": max(silent)} if silent else {}
     during = f": {measured(max(silent))}" if silent else ""
     what, missing = failure.what, failure.missing
+    if failure.cause == "join_refused":
+        during = f": {rows[0].detail_text('error').rstrip('.')}"
     nodes = {row_predicates.node(row) for row in rows}
     if failure.matches is row_predicates.is_timed_out and len(nodes) == 1 and (node := nodes.pop()):
         what = what.replace("response", f"response from broker {node}")

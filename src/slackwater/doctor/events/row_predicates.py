@@ -76,6 +76,8 @@ _ARRIVING: Final = frozenset({_ISSUED, _JOINED})
 _JOINING: Final = frozenset({_REQUESTED, _JOINED})
 _WITH_GENERATION: Final = frozenset({_JOINED, _COMPLETED, _FORMED})
 _WITH_OWN_MEMBER_ID: Final = frozenset({_JOINED, _COMPLETED, _LEFT, _REQUESTED})
+REFUSALS: Final = (EventKind.JOIN_REFUSED, EventKind.HEARTBEAT_REFUSED, EventKind.COMMIT_REFUSED)
+_INSTANCE_TAKEN: Final = ("FENCED_INSTANCE_ID", "UNRELEASED_INSTANCE_ID")
 _SESSION_ERRORS: Final = frozenset({EventKind.SESSION_LOST, EventKind.HEARTBEAT_REFUSED, EventKind.COMMIT_REFUSED})
 
 
@@ -254,7 +256,7 @@ def is_instance_taken(row: Row) -> bool:
     """A request failed because another running process has the same instance id."""
     if row.kind == EventKind.MEMBER_FENCED:
         return True
-    return row.kind == EventKind.JOIN_REFUSED and "UNRELEASED_INSTANCE_ID" in row.detail_text("error")
+    return row.kind in REFUSALS and any(name in row.detail_text("error") for name in _INSTANCE_TAKEN)
 
 
 def is_coordinator_lost(row: Row) -> bool:

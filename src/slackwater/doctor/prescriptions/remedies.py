@@ -328,6 +328,14 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
         ),
         Remedy("upgrade the leader's client library to its current release", where="code"),
     ),
+    "join_refused": (
+        Remedy(
+            "remove the reason of the error: without authorization, give the client's principal the ACL Read on the"
+            " group; with an invalid session timeout, use one between the broker's group.min.session.timeout.ms and"
+            " group.max.session.timeout.ms; with a full group, raise group.max.size",
+            where="operations",
+        ),
+    ),
     "known_bug": (Remedy("upgrade the client library to its current release", where="code"),),
     "eager_stop_the_world": (COOPERATIVE,),
     "unknown": (),
