@@ -5,6 +5,7 @@ import pytest
 from slackwater.doctor.causes.finding import EvidenceLine
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
+from slackwater.doctor.prescriptions.libraries import library_of
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.verdict import diagnose_group
 from slackwater.group.events import EventKind, EventSource
@@ -102,3 +103,10 @@ def test_own_consumer_in_a_layout_without_logger_names() -> None:
     rows = [row._replace(file="a.log", position=at) for at, row in enumerate(rows)]
     verdict = diagnose_group(GroupHistory("billing", rows))
     assert (verdict.cause, verdict.library) == ("poll_delay", "slackwater")
+
+
+@pytest.mark.parametrize(
+    "line", ["KafkaError{code=ILLEGAL_GENERATION,val=22}", "cimpl.KafkaException: late", "[thrd:main]:"]
+)
+def test_errors_of_bindings_are_those_of_librdkafka(line: str) -> None:
+    assert library_of([line]) == "librdkafka"

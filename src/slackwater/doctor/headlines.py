@@ -105,7 +105,8 @@ def _stuck(finding: Finding, rebalances: int) -> str:
     waits = f", waiting for {shown_names(finding.culprits)}" if finding.culprits else ""
     if open_for:
         limit = _setting(finding.figures, "timeout_ms")
-        return f"a rebalance is open for {open_for}, max.poll.interval.ms is {limit}{waits}"
+        longest = f", max.poll.interval.ms is {limit}" if limit else ""
+        return f"a rebalance is open for {open_for}{longest}{waits}"
     return f"a rebalance was given up because members did not rejoin{count_of(len(finding.times))}{waits}"
 
 

@@ -7,7 +7,7 @@ from slackwater.doctor.causes.known_bugs import KNOWN_BUGS
 from slackwater.doctor.diagnosis import ACTION_NEEDED, UNKNOWN_CAUSE, exit_code
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind, Trigger
-from tests.doctor.scenario import Scenario
+from tests.doctor.scenario import START_MS, Scenario
 
 NODE = {"node": "a:9092 (id: 2147483645 rack: null)"}
 
@@ -82,6 +82,22 @@ def test_lone_leader_that_rejoins_at_an_interval() -> None:
     assert (verdict.cause, verdict.culprits) == ("leader_rejoins", ("a",))
     assert verdict.headline == "a: rejoined 5 times, every 300 s, as the only member"
     assert verdict.missing
+
+
+def test_leader_whose_join_is_not_in_the_log_is_named() -> None:
+    scenario = rejoins((300, 300, 301, 300, 299))
+    scenario.rows = [row for row in scenario.rows if row.time_ms > START_MS + 60_000]
+    verdict = scenario.verdict()
+    assert verdict.headline == "a: rejoined 5 times, every 300 s, as the only member"
+
+
+def test_default_limit_of_an_open_rebalance_is_not_shown_as_measured() -> None:
+    scenario = Scenario().start("a", "b")
+    scenario.join("c", 60)
+    scenario.around(OtherEventKind.TOPIC_CREATED, 1260, topic="x")
+    verdict = scenario.verdict()
+    assert verdict.headline == "a rebalance is open for 20 min"
+    assert "timeout_ms" not in verdict.figures
 
 
 def test_leader_that_rejoins_irregularly_is_not_reported() -> None:

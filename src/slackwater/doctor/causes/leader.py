@@ -47,8 +47,10 @@ def leader_rejoins(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
         return None
     members = {member for row in longest for member in row_predicates.members_named(row)}
     names = unique(interval.name for interval in history.intervals if interval.member in members)
+    names = names or unique(filter(None, map(row_predicates.member_id_prefix, sorted(members))))
     every = sum(gaps) // len(gaps)
-    is_alone = len([i for i in history.intervals if i.ended_ms is None]) == 1
+    sizes = {row.members for row in history.of(EventKind.GENERATION_FORMED) if row.members is not None}
+    is_alone = sizes == {1} or (not sizes and len([i for i in history.intervals if i.ended_ms is None]) == 1)
     return Finding(
         cause="leader_rejoins",
         culprits=names,

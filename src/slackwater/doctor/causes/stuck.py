@@ -34,9 +34,8 @@ def stuck_rebalance(history: GroupHistory, absences: Sequence[ExplainedAbsence])
     open_since = _open_since(history)
     if not failed and open_since is None:
         return None
-    timeout = (
-        max((timeline.limit_ms or 0 for timeline in history.timelines.values()), default=0) or MAX_POLL_INTERVAL_MS
-    )
+    known = max((timeline.limit_ms or 0 for timeline in history.timelines.values()), default=0)
+    timeout = known or MAX_POLL_INTERVAL_MS
     open_ms = max(history.ended_ms, history.cluster.ended_ms) - open_since.time_ms if open_since is not None else 0
     hangs = open_ms > min(timeout, ALERT_MS)
     if not failed and not hangs:
@@ -53,7 +52,7 @@ def stuck_rebalance(history: GroupHistory, absences: Sequence[ExplainedAbsence])
         confidence=SURE if open_ms > timeout else LIKELY,
         evidence=shown(evidence(row, "the rebalance does not end") for row in rows),
         recurring=len(failed) > 1,
-        figures={"timeout_ms": timeout} | ({"open_ms": open_ms} if hangs else {}),
+        figures=({"timeout_ms": known} if known else {}) | ({"open_ms": open_ms} if hangs else {}),
         missing=()
         if names
         else ("which member it waits for; add the members' logs or look at `slackwater groups describe`",),

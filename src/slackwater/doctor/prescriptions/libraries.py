@@ -187,7 +187,7 @@ def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:
 _LINE_MARKERS: Final = {
     "spark": ("slackwater.spark.", "the Slackwater source for Spark"),
     "slackwater": ("slackwater.client.", "the Slackwater consumer"),
-    "librdkafka": ("[thrd:", "rdkafka#"),
+    "librdkafka": ("[thrd:", "rdkafka#", "KafkaError{code=", "cimpl.Kafka", "Confluent.Kafka."),
     "kafkajs": (
         '"logger":"kafkajs"',
         "logger: 'kafkajs'",
