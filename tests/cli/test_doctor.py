@@ -289,7 +289,7 @@ def test_settings_use_the_names_of_the_library(monkeypatch: pytest.MonkeyPatch) 
     diagnosis = Diagnosis([with_library(replace(stormy(), evidence=(evidence,), prescriptions=prescriptions))])
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: diagnosis)
     _, out, _ = run("logs")
-    assert "       max_poll_interval_ms=9000\n" in out
+    assert "       max_poll_interval_ms=9000,\n" in out
     assert "caution: max_poll_interval_ms is also the rebalance timeout" in out
     assert "setting names are those of kafka-python" in out
 

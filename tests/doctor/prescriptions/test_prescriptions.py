@@ -40,7 +40,7 @@ def test_prescription_has_settings_of_every_library() -> None:
     first = prescriptions[0]
     assert set(first.properties) == set(LIBRARIES)
     assert first.properties["java"] == ("session.timeout.ms=40000", "heartbeat.interval.ms=13333")
-    assert first.properties["kafka-python"] == ("session_timeout_ms=40000", "heartbeat_interval_ms=13333")
+    assert first.properties["kafka-python"] == ("session_timeout_ms=40000,", "heartbeat_interval_ms=13333,")
 
 
 def test_price_has_the_numbers_of_the_group() -> None:
@@ -358,3 +358,19 @@ def test_own_consumer_is_recognized_by_its_logger() -> None:
 def test_change_of_the_assignor_is_that_of_the_library(library: str | None, deploys: str) -> None:
     (cooperative,) = for_library(prescribe("eager_stop_the_world", {}), library, {})
     assert cooperative.cost.endswith(deploys)
+
+
+@pytest.mark.parametrize("library", ["kafka-python", "aiokafka", "slackwater"])
+def test_lines_for_python_are_keyword_arguments(library: str) -> None:
+    figures = {"limit_ms": 4_000, "longest_ms": 8_000, "session_ms": 3_000, "pause_ms": 5_000, "poll_records": 500}
+    for cause in ("poll_delay", "session_expiry", "rolling_restart", "shared_group_id", "instance_id_conflict"):
+        for item in prescribe(cause, figures):
+            lines = [line for line in item.properties.get(library, ()) if "Assignor" not in line and "[" not in line]
+            compile(f"dict({chr(10).join(lines)}\n)", "lines", "eval")
+
+
+def test_seconds_are_rounded_up() -> None:
+    lines = prescribe("session_expiry", {"session_ms": 3_000, "pause_ms": 4_500})[0].properties
+    assert lines["java"] == ("session.timeout.ms=7500", "heartbeat.interval.ms=2500")
+    assert lines["ruby-kafka"] == ("session_timeout: 8,", "heartbeat_interval: 3,")
+    assert lines["brod"] == ("{session_timeout_seconds, 8},", "{heartbeat_rate_seconds, 3},")

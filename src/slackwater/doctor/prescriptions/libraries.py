@@ -2,7 +2,9 @@
 
 Invariants:
 - The key is Kafka's name. For a library without the setting, the entry has a replacement or states that there is none.
-- `{value}` is filled in. Text that is not a setting is a comment in the library's language.
+- `{value}` is filled in, `{seconds}` for libraries that count in seconds. Text that is not a setting is a comment in
+  the library's language.
+- Lines can be pasted one below the other: keyword arguments end with a comma.
 - A change that takes two deploys has two lines, the first deploy first.
 - The library of a group is recognised by the lines of its clients' logs, never by names.
 """
@@ -14,32 +16,32 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
     "max.poll.interval.ms": {
         "java": "max.poll.interval.ms={value}",
         "librdkafka": "max.poll.interval.ms={value}",
-        "kafka-python": "max_poll_interval_ms={value}",
+        "kafka-python": "max_poll_interval_ms={value},",
         "aiokafka": "max_poll_interval_ms={value},\nrebalance_timeout_ms={value},",
         "sarama": "// no poll timer: return from ConsumeClaim within this time after session.Context() is done\n"
         "config.Consumer.Group.Rebalance.Timeout = {value} * time.Millisecond",
         "kafkajs": "// no poll timer: a handler blocks heartbeats; call heartbeat() in it, or set\n"
         "sessionTimeout: {value}, rebalanceTimeout: {value},",
-        "slackwater": "max_poll_interval_ms={value}",
+        "slackwater": "max_poll_interval_ms={value},",
         "spark": '.option("kafka.max.poll.interval.ms", {value})',
         "franz-go": "// no poll timer: rejoin within this time after a rebalance begins\n"
         "kgo.RebalanceTimeout({value} * time.Millisecond),",
         "kafka-go": "// no poll timer: rejoin within this time after a rebalance begins\n"
         "RebalanceTimeout: {value} * time.Millisecond,",
         "ruby-kafka": "# no poll timer: rejoin within this time after a rebalance begins\n"
-        "rebalance_timeout: {value} / 1000,",
+        "rebalance_timeout: {seconds},",
         "brod": "%% no poll timer: rejoin within this time after a rebalance begins\n"
-        "{{rebalance_timeout_seconds, {value} div 1000}},",
+        "{{rebalance_timeout_seconds, {seconds}}},",
     },
     "max.poll.records": {
         "java": "max.poll.records={value}",
         "librdkafka": "# no such setting: poll() returns one record; limit num_messages of consume()",
-        "kafka-python": "max_poll_records={value}",
-        "aiokafka": "max_poll_records={value}",
+        "kafka-python": "max_poll_records={value},",
+        "aiokafka": "max_poll_records={value},",
         "sarama": "// no batches: the time per message counts; this limits the messages buffered per partition\n"
         "config.ChannelBufferSize = {value}",
         "kafkajs": "// no such setting: lower maxBytesPerPartition, and call heartbeat() between messages",
-        "slackwater": "max_poll_records={value}",
+        "slackwater": "max_poll_records={value},",
         "spark": "# the records of a batch; numInputRows of lastProgress is the present number\n"
         '.option("maxOffsetsPerTrigger", {value})\n'
         "# without a limit, a batch has what arrived since the last one: a shorter trigger makes it smaller\n"
@@ -52,39 +54,39 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
     "session.timeout.ms": {
         "java": "session.timeout.ms={value}",
         "librdkafka": "session.timeout.ms={value}",
-        "kafka-python": "session_timeout_ms={value}",
-        "aiokafka": "session_timeout_ms={value}",
+        "kafka-python": "session_timeout_ms={value},",
+        "aiokafka": "session_timeout_ms={value},",
         "sarama": "config.Consumer.Group.Session.Timeout = {value} * time.Millisecond",
-        "kafkajs": "sessionTimeout: {value}",
-        "slackwater": "session_timeout_ms={value}",
+        "kafkajs": "sessionTimeout: {value},",
+        "slackwater": "session_timeout_ms={value},",
         "spark": '.option("kafka.session.timeout.ms", {value})',
         "franz-go": "kgo.SessionTimeout({value} * time.Millisecond),",
         "kafka-go": "SessionTimeout: {value} * time.Millisecond,",
-        "ruby-kafka": "session_timeout: {value} / 1000,",
-        "brod": "{{session_timeout_seconds, {value} div 1000}},",
+        "ruby-kafka": "session_timeout: {seconds},",
+        "brod": "{{session_timeout_seconds, {seconds}}},",
     },
     "heartbeat.interval.ms": {
         "java": "heartbeat.interval.ms={value}",
         "librdkafka": "heartbeat.interval.ms={value}",
-        "kafka-python": "heartbeat_interval_ms={value}",
-        "aiokafka": "heartbeat_interval_ms={value}",
+        "kafka-python": "heartbeat_interval_ms={value},",
+        "aiokafka": "heartbeat_interval_ms={value},",
         "sarama": "config.Consumer.Group.Heartbeat.Interval = {value} * time.Millisecond",
-        "kafkajs": "heartbeatInterval: {value}",
-        "slackwater": "heartbeat_interval_ms={value}",
+        "kafkajs": "heartbeatInterval: {value},",
+        "slackwater": "heartbeat_interval_ms={value},",
         "spark": '.option("kafka.heartbeat.interval.ms", {value})',
         "franz-go": "kgo.HeartbeatInterval({value} * time.Millisecond),",
         "kafka-go": "HeartbeatInterval: {value} * time.Millisecond,",
-        "ruby-kafka": "heartbeat_interval: {value} / 1000,",
-        "brod": "{{heartbeat_rate_seconds, {value} div 1000}},",
+        "ruby-kafka": "heartbeat_interval: {seconds},",
+        "brod": "{{heartbeat_rate_seconds, {seconds}}},",
     },
     "group.instance.id": {
         "java": "group.instance.id={value}",
         "librdkafka": "group.instance.id={value}",
-        "kafka-python": 'group_instance_id="{value}"',
-        "aiokafka": 'group_instance_id="{value}"',
+        "kafka-python": 'group_instance_id="{value}",',
+        "aiokafka": 'group_instance_id="{value}",',
         "sarama": 'config.Consumer.Group.InstanceId = "{value}"',
         "kafkajs": "// not supported: kafkajs has no static membership",
-        "slackwater": 'group_instance_id="{value}"',
+        "slackwater": 'group_instance_id="{value}",',
         "spark": '.option("kafka.group.instance.id", "{value}")',
         "franz-go": 'kgo.InstanceID("{value}"),',
         "kafka-go": "// not supported: kafka-go has no static membership",
@@ -94,11 +96,11 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
     "group.id": {
         "java": "group.id={value}",
         "librdkafka": "group.id={value}",
-        "kafka-python": 'group_id="{value}"',
-        "aiokafka": 'group_id="{value}"',
+        "kafka-python": 'group_id="{value}",',
+        "aiokafka": 'group_id="{value}",',
         "sarama": 'sarama.NewConsumerGroup(addresses, "{value}", config)',
         "kafkajs": 'groupId: "{value}",',
-        "slackwater": 'group_id="{value}"',
+        "slackwater": 'group_id="{value}",',
         "spark": '.option("kafka.group.id", "{value}")',
         "franz-go": 'kgo.ConsumerGroup("{value}"),',
         "kafka-go": 'GroupID: "{value}",',
@@ -114,19 +116,19 @@ PROPERTIES: Final[dict[str, dict[str, str]]] = {
         "librdkafka": "# no rolling upgrade (both kinds together are rejected): stop all members, then start them\n"
         "partition.assignment.strategy=cooperative-sticky",
         "kafka-python": "# 3.0 and newer; first deploy: the new assignor before the current one\n"
-        "partition_assignment_strategy=[CooperativeStickyAssignor, RangePartitionAssignor]\n"
+        "partition_assignment_strategy=[CooperativeStickyAssignor, RangePartitionAssignor],\n"
         "# second deploy, after all members have the first\n"
-        "partition_assignment_strategy=[CooperativeStickyAssignor]",
+        "partition_assignment_strategy=[CooperativeStickyAssignor],",
         "aiokafka": "# aiokafka has no cooperative assignor; sticky moves fewer partitions but still stops all\n"
-        "partition_assignment_strategy=[StickyPartitionAssignor]",
+        "partition_assignment_strategy=[StickyPartitionAssignor],",
         "sarama": "// sarama has no cooperative strategy; sticky moves fewer partitions but still stops all\n"
         "config.Consumer.Group.Rebalance.GroupStrategies = "
         "[]sarama.BalanceStrategy{{sarama.NewBalanceStrategySticky()}}",
         "kafkajs": "// not supported: kafkajs has no sticky and no cooperative assigner",
         "slackwater": "# first deploy: the new assignor before the current one\n"
-        'partition_assignment_strategy=["cooperative-sticky", "range"]\n'
+        'partition_assignment_strategy=["cooperative-sticky", "range"],\n'
         "# second deploy, after all members have the first\n"
-        'partition_assignment_strategy=["cooperative-sticky"]',
+        'partition_assignment_strategy=["cooperative-sticky"],',
         "spark": "# first deploy: the new assignor before the current one\n"
         '.option("kafka.partition.assignment.strategy", "cooperative-sticky,range")\n'
         "# second deploy, after all members have the first\n"
@@ -179,8 +181,9 @@ def properties(settings: dict[str, str]) -> dict[str, tuple[str, ...]]:
     lines: dict[str, list[str]] = {}
     for name, setting in settings.items():
         value = f"<{setting}>" if "%" in setting else setting
+        seconds = -(-int(value) // 1000) if value.isdigit() else value  # never less than the milliseconds
         for library, line in PROPERTIES.get(name, {}).items():
-            lines.setdefault(library, []).extend(line.format(value=value).split("\n"))
+            lines.setdefault(library, []).extend(line.format(value=value, seconds=seconds).split("\n"))
     return {library: tuple(own) for library, own in lines.items()}
 
 
