@@ -560,6 +560,11 @@ LOST_LINE = (
 )
 
 
+LEFT_LINE = (
+    "[2026-11-15 19:16:07,441] INFO [GroupCoordinator id=1 topic=__consumer_offsets partition=0] [Group orders] Member "
+    "orders-1-46851630-4d0f-46c1-9ddf-571162d0d390 has left group through explicit `LeaveGroup` request; client "
+    "reason: consumer poll timeout has expired. (org.apache.kafka.coordinator.group.GroupMetadataManager)"
+)
 LATE_LINE = (
     f"[2026-05-01T10:00:00,1][WARN ][{'a.long.name.' * 6}] [Consumer clientId=o-1, groupId=o] Offset commit failed "
     f"on partition t-0 at offset 7: {' '.join(f'word{number}' for number in range(40))}"
@@ -573,7 +578,8 @@ LATE_LINE = (
         (LEAVE_LINE, "…Member o-1-c5ac1c6c… has left group…", "request; client reason: not provided"),
         (LOST_LINE, "…Group coordinator kafka:9092…", "Rediscovery will be attempted."),
         ("Member o-1 left (a.b.Coordinator)", "Member o-1 left", ""),
-        (LATE_LINE, "…word0 word1 word2 ", "…"),
+        (LATE_LINE, "…word0 word1 word2 ", "…word35 word36 word37 word38 word39"),
+        (LEFT_LINE, "…Member orders-1-46851630… has left…", "…consumer poll timeout has expired."),
         ("\x1b[36mo-1 |\x1b[0m Heartbeat failed for group o because it is rebalancing", "", "it is rebalancing"),
         (
             f"Member o-1 was removed{' again' * 160} at the end and wit",

@@ -196,10 +196,7 @@ def shorten_log_line(text: str, width: int) -> str:
     if not deciding or " ".join(deciding.split()[:2]) in shown:
         return shown
     deciding = _ELLIPSIS + _OPEN.sub("", _LOGGER.sub("", deciding))
-    if len(deciding) <= width:
-        return deciding
-    words = deciding[: width - 1].rpartition(" ")[0]
-    return (words if 5 * len(words) > 4 * width else deciding[: width - 1]) + _ELLIPSIS
+    return shorten_in_the_middle(deciding, width)
 
 
 def shorten_in_the_middle(text: str, width: int) -> str:
