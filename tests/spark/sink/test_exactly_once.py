@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import window
 from pyspark.sql.streaming.query import StreamingQuery
 
 from slackwater import Admin, Producer
@@ -58,6 +59,61 @@ def test_group_query_writes_every_record_once(spark: SparkSession, cluster: Clus
     send(range(100, 150))
     run()
     assert visible(150) == list(range(150))
+
+
+def test_batch_without_new_records_of_a_source(spark: SparkSession, cluster: ClusterUnderTest, tmp_path: Path) -> None:
+    topics = Topics(cluster.bootstrap_servers)
+    sources, target = [topics.create(name, 1) for name in ("a", "b")], topics.create("out", 1)
+    options = {"kafka.bootstrap.servers": topics.servers, "kafka.group.id": target, "startingOffsets": "earliest"}
+
+    def run(*written: int) -> None:
+        with Producer({"bootstrap.servers": topics.servers}) as producer:
+            for topic, number in zip(sources, written, strict=False):
+                producer.send(topic, b"%d" % number)
+        first, second = (
+            spark.readStream.format("slackwater").options(subscribe=topic, **options).load() for topic in sources
+        )
+        query = (
+            first.union(second)
+            .select("value")
+            .writeStream.format("slackwater")
+            .options(topic=target, checkpointLocation=str(tmp_path), **{"kafka.bootstrap.servers": topics.servers})
+            .options(delivery="exactly_once", transactionalIdPrefix=target)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    run(1, 2)
+    run(3)  # the second source is idle
+    assert wait_for_numbers(topics, target, 3) == [1, 2, 3]
+    committed = cluster.admin.committed(target)
+    assert {at.topic: offset.offset for at, offset in committed.items()} == dict(zip(sources, (2, 1), strict=True))
+
+
+def test_batch_without_new_records_closes_windows(spark: SparkSession, kafka_session: Kafka, tmp_path: Path) -> None:
+    topics = Topics(kafka_session.bootstrap_servers)
+    source, target = topics.create("in", 1), topics.create("out", 1)
+    options = {"kafka.bootstrap.servers": topics.servers}
+    with Producer({"bootstrap.servers": topics.servers}) as producer:
+        for minute in (1, 2, 3, 60):
+            producer.send(source, b"x", timestamp_ms=minute * 60_000)
+    query = (
+        spark.readStream.format("slackwater")
+        .options(subscribe=source, startingOffsets="earliest", **{"kafka.group.id": source}, **options)
+        .load()
+        .withWatermark("timestamp", "1 minute")
+        .groupBy(window("timestamp", "10 minutes"))
+        .count()
+        .selectExpr("cast(count AS string) AS value")
+        .writeStream.format("slackwater")
+        .options(topic=target, checkpointLocation=str(tmp_path), **options)
+        .options(delivery="exactly_once", transactionalIdPrefix=target)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert wait_for_numbers(topics, target, 1) == [3]
 
 
 def test_hand_over_between_two_queries_writes_every_record_once(

@@ -78,7 +78,8 @@ class SinkBatch:
 
 
 class RunningBatch(NamedTuple):
-    """The batch that a query runs: of each source in a group, its checkpoint id and the number of its batch."""
+    """The batch that a query runs: of each source in a group from which it reads, the checkpoint id and the number of
+    its batch."""
 
     number: int
     sources: list[tuple[str, int]]

@@ -104,14 +104,8 @@ class QueryMonitor:
         try:
             for query in self._spark.streams.active:
                 if str(query.id) == query_id:
-                    execution = query._jsq.streamingQuery()
-                    offsets = [parsed for text in _offsets(execution) if (parsed := parse_offset(text)) is not None]
-                    sources = [
-                        (checkpoint_id, int(str(offset["seq"])))
-                        for checkpoint_id, offset in offsets
-                        if offset.get("group")
-                    ]
-                    return RunningBatch(int(execution.getLatestExecutionContext().batchId()), sources)
+                    batch = query._jsq.streamingQuery().getLatestExecutionContext()
+                    return RunningBatch(int(batch.batchId()), _group_sources(batch))
         except (Py4JError, OSError, AttributeError, AssertionError) as error:
             log.debug("Cannot find the running batch of query %s: %s", query_id, error)
         return None
@@ -177,6 +171,20 @@ def keeps_state(plan: Any) -> bool:
     if (streams and name in STATEFUL) or (streams > 1 and name == "Join"):
         return True
     return any(keeps_state(child) for child in children)
+
+
+def _group_sources(batch: Any) -> list[tuple[str, int]]:
+    """The sources in a group from which a batch reads; a batch without new data of a source does not read from it."""
+    sources = []
+    iterator = batch.endOffsets().iterator()
+    while iterator.hasNext():
+        entry = iterator.next()
+        end = parse_offset(str(entry._2().json()))
+        start = batch.startOffsets().get(entry._1())
+        is_idle = start.isDefined() and parse_offset(str(start.get().json())) == end
+        if end is not None and end[1].get("group") and not is_idle:
+            sources.append((end[0], int(str(end[1]["seq"]))))
+    return sources
 
 
 def _offsets(execution: Any) -> Iterator[str]:
