@@ -19,6 +19,7 @@ from slackwater.spark.sink.driver import (
     NotCommittedError,
     PreparedBatch,
     abort_batch,
+    check_repeated,
     commit_batch,
     prepare_batch,
 )
@@ -68,7 +69,9 @@ class Query:
             offset = OffsetAndMetadata(10 * (decision.batch_id + 1))
             return [GroupInputs(member, {TopicPartition(self.source, 0): offset})]
 
-        commit_batch(self.options, prepared.driver, decision, inputs)
+        names = [transaction.transactional_id for transaction in decision.transactions]
+        run = names[0].removeprefix(f"{self.prefix}-")[:8] if names else ""
+        commit_batch(self.options, prepared.driver, run, decision, inputs)
 
     def run(self, number: int) -> None:
         """Run a whole batch."""
@@ -160,7 +163,7 @@ def test_crash_after_the_decision_commits_the_batch(
         patched.setattr(driver, step, replaced)
         with pytest.raises(Stopped):
             query.commit(prepared, decision)
-    abort_batch(query.options, decision.transactions, QUERY, 0)  # Spark does this if it still runs
+    abort_batch(query.options, "a" * 8, decision.transactions, QUERY, 0)  # Spark does this if it still runs
     again = prepare_batch(query.options)
     assert again.decided == (QUERY, 0)
     query.wait_until_visible(rows(0))
@@ -174,7 +177,7 @@ def test_crash_after_the_decision_commits_the_batch(
 def test_failed_batch_is_aborted(query: Query) -> None:
     prepared = prepare_batch(query.options)
     decision = query.write(prepared, 0)
-    abort_batch(query.options, decision.transactions, QUERY, 0)
+    abort_batch(query.options, "a" * 8, decision.transactions, QUERY, 0)
     assert not query.open_transactions()
     assert query.visible() == []
     query.run(0)
@@ -188,13 +191,65 @@ def test_fenced_driver_does_not_disturb_its_successor(query: Query, cluster: Clu
     with pytest.raises(UsageError, match="Another run of this query, or another query, uses transactionalIdPrefix="):
         query.commit(old, old_decision)
     decision = query.write(new, 0, run="b" * 8)
-    abort_batch(query.options, old_decision.transactions, QUERY, 0)
+    abort_batch(query.options, "a" * 8, old_decision.transactions, QUERY, 0)
     query.commit(new, decision)
     query.wait_until_visible(rows(0))
     assert query.committed(cluster) == 10
     with pytest.raises(UsageError, match="uses transactionalIdPrefix="):
         query.commit(old, old_decision)
     query.wait_until_visible(rows(0))
+
+
+@pytest.mark.parametrize("step", ["prepare", "commit"])
+def test_slow_driver_does_not_abort_its_successor(query: Query, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    successors: list[tuple[PreparedBatch, Decision]] = []
+    read, write = driver.read_decisions, driver._write
+
+    def start_successor() -> None:
+        if not successors:
+            successors.append((new := prepare_batch(query.options), query.write(new, 1, run="b" * 8)))
+
+    def read_and_pause(*arguments: object) -> object:
+        decisions = read(*arguments)  # type: ignore[arg-type]
+        with monkeypatch.context() as restored:
+            restored.setattr(driver, "read_decisions", read)
+            start_successor()
+        return decisions
+
+    def write_and_pause(*arguments: object) -> None:
+        write(*arguments)  # type: ignore[arg-type]
+        if isinstance(arguments[3], Decision) and arguments[3].is_ended:
+            start_successor()
+
+    if step == "prepare":
+        query.write(prepare_batch(query.options), 0, run="c" * 8)  # of a driver that died
+        with monkeypatch.context() as patched:
+            patched.setattr(driver, "read_decisions", read_and_pause)
+            prepare_batch(query.options)
+    else:
+        prepared = prepare_batch(query.options)
+        decision = query.write(prepared, 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(driver, "_write", write_and_pause)
+            query.commit(prepared, decision)
+    ((successor, decision),) = successors
+    assert query.open_transactions() == sorted(row.transactional_id for row in decision.transactions)
+    query.commit(successor, decision)
+    query.wait_until_visible((rows(0) if step == "commit" else []) + rows(1))
+
+
+def test_failed_batch_leaves_no_attempt_open(query: Query) -> None:
+    prepared = prepare_batch(query.options)
+    decision = query.write(prepared, 0)  # the executor of the first task dies, and Spark has no message of it
+    abort_batch(query.options, "a" * 8, decision.transactions[1:], QUERY, 0)
+    assert not query.open_transactions()
+
+
+def test_repeated_batch_with_other_records_is_rejected() -> None:
+    member = ConsumerGroupMetadata("group", 3, "member")
+    check_repeated(4, [GroupInputs(member, {})])
+    with pytest.raises(NotCommittedError, match="Batch 4 of this query was committed before, and now it reads other"):
+        check_repeated(4, [GroupInputs(member, {TopicPartition("in", 0): OffsetAndMetadata(20)})])
 
 
 def test_repeated_attempt_of_a_task_is_aborted(query: Query) -> None:
@@ -232,10 +287,25 @@ def test_member_that_was_fenced_commits_nothing(query: Query, cluster: ClusterUn
     with pytest.raises(NotCommittedError, match="Batch 0 was not committed, and its output was aborted") as raised:
         query.commit(prepared, decision, generation=7)
     assert str(raised.value).endswith("Restart the query.")
-    abort_batch(query.options, decision.transactions, QUERY, 0)
+    abort_batch(query.options, "a" * 8, decision.transactions, QUERY, 0)
     assert not query.open_transactions()
     assert query.visible() == []
     assert query.committed(cluster) is None
+
+
+def test_batch_that_is_longer_than_the_timeout_is_not_committed(query: Query, cluster: ClusterUnderTest) -> None:
+    prepared = prepare_batch(query.options)
+    decision = query.write(prepared, 0)
+    connection = get_connection(query.options.kafka)
+    connection.network.run(abort_open_transaction(connection.cluster, decision.transactions[1].transactional_id))
+    with pytest.raises(NotCommittedError, match=r"the cluster had aborted 1 of its 3 transactions, because the batch"):
+        query.commit(prepared, decision)
+    abort_batch(query.options, "a" * 8, decision.transactions, QUERY, 0)
+    assert not query.open_transactions()
+    assert query.visible() == []
+    assert query.committed(cluster) is None
+    query.run(0)
+    query.wait_until_visible(rows(0))
 
 
 def test_lost_batch_stops_the_query_until_it_is_accepted(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import window
 from pyspark.sql.streaming.query import StreamingQuery
@@ -114,6 +114,40 @@ def test_batch_without_new_records_closes_windows(spark: SparkSession, kafka_ses
     )
     query.awaitTermination()
     assert wait_for_numbers(topics, target, 1) == [3]
+
+
+def test_older_checkpoint_loses_no_record(spark: SparkSession, kafka_session: Kafka, tmp_path: Path) -> None:
+    topics = Topics(kafka_session.bootstrap_servers)
+    source, target = topics.create("in", 1), topics.create("out", 1)
+    options = {"kafka.bootstrap.servers": topics.servers}
+
+    def run(number: int) -> None:
+        with Producer({"bootstrap.servers": topics.servers}) as producer:
+            producer.send(source, b"%d" % number)
+        query = (
+            spark.readStream.format("slackwater")
+            .options(subscribe=source, startingOffsets="earliest", **{"kafka.group.id": source}, **options)
+            .load()
+            .select("value")
+            .writeStream.format("slackwater")
+            .options(topic=target, checkpointLocation=str(tmp_path / "new"), **options)
+            .options(delivery="exactly_once", transactionalIdPrefix=target)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    run(0)
+    shutil.copytree(tmp_path / "new", tmp_path / "copy")
+    run(1)
+    shutil.rmtree(tmp_path / "new")
+    shutil.move(tmp_path / "copy", tmp_path / "new")
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="Batch 1 of this query was committed before"):
+            run(2)
+    assert wait_for_numbers(topics, target, 2) == [0, 1]
+    with Admin({"bootstrap.servers": topics.servers}) as admin:
+        assert [offset.offset for offset in admin.committed(source).values()] == [2]
 
 
 def test_hand_over_between_two_queries_writes_every_record_once(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from slackwater.client.errors import ClientTimeoutError, NetworkError
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.coordinators import CoordinatorType, find_coordinator
-from slackwater.group.errors import BrokerError, Error
+from slackwater.group.errors import BrokerError, Error, SlackwaterError
 from slackwater.wire.apis import LIST_TRANSACTIONS
 from slackwater.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -54,8 +54,20 @@ async def abort_open_transaction(cluster: Cluster, transactional_id: str) -> Err
 
 async def list_open_transactions(cluster: Cluster, pattern: str) -> list[str]:
     """Return the transactional ids with an open transaction that match a regular expression as a whole."""
-    await cluster.refresh()
-    responses = await asyncio.gather(*(_list_at(cluster, node, pattern) for node in cluster.brokers))
+    loop = asyncio.get_running_loop()
+    deadline, backoff_s = loop.time() + _TIMEOUT_S, _FIRST_BACKOFF_S
+    while True:
+        try:
+            await cluster.refresh()
+            responses = await asyncio.gather(*(_list_at(cluster, node, pattern) for node in cluster.brokers))
+            break
+        except SlackwaterError as error:
+            # A coordinator that loads its transactions cannot list any; after a restart that takes a moment.
+            can_retry = isinstance(error, NetworkError) or (isinstance(error, BrokerError) and error.retriable)
+            if not can_retry or loop.time() + backoff_s > deadline:
+                raise
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)
     names = {name for found in responses for name in found}
     return sorted(name for name in names if re.fullmatch(pattern, name))
 

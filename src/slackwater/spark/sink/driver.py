@@ -1,12 +1,14 @@
 """The driver's part of delivery=exactly_once: before the tasks of a batch, and after them.
 
 Before the tasks (`prepare_batch`), in the process in which Spark plans the write:
-1. Initialize the driver's producer. Any other driver with this prefix is fenced: it cannot decide any more.
-2. Read the last decision. If its transactions have not ended, commit them.
-3. Abort all other open transactions with this prefix.
+1. List the open transactions with this prefix.
+2. Initialize the driver's producer. Any other driver with this prefix is fenced: it cannot decide any more.
+3. Read the last decision. If its transactions have not ended, commit them.
+4. Abort the other transactions of step 1.
 
 After the tasks (`commit_batch`), in the process in which Spark commits the write:
-1. Write the decision and the input offsets in one transaction, with the epoch of step 1 above.
+1. Write the decision and the input offsets in one transaction, with the epoch of step 2 above, and commit it if the
+   transactions of the tasks are still open.
 2. Commit the transactions of the tasks.
 3. Write that they have ended, and abort the transactions of attempts that Spark did not accept.
 
@@ -15,12 +17,15 @@ Invariants:
   commits it before it does anything else.
 - The offsets of the group are committed with the decision, as the member that owns the partitions. If the member has
   lost one of them, nothing is decided.
+- A driver never aborts a transaction of a driver that came after it: a list from before its own fencing has none of
+  those, and after the tasks only the transactions of its own run are aborted.
 - A decided transaction that the cluster has aborted is an error that names the batch, at every start, until the user
   accepts it.
 """
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -59,6 +64,7 @@ TIMEOUT: Final = "transaction.timeout.ms"
 MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000  # Kafka's default of transaction.max.timeout.ms
 REBALANCE_TRIES: Final = 20
+REBALANCE_PAUSE_S: Final = 0.05  # the first one; all of them are ten seconds
 # How the coordinator rejects the commit of a transaction that it has aborted.
 _ABORTED: Final = frozenset(
     {
@@ -98,6 +104,7 @@ def prepare_batch(options: SinkOptions) -> PreparedBatch:
     connection.network.run(_check_transactions(connection))
     timeout_ms = connection.network.run(_timeout_ms(connection, options))
     topic = connection.network.run(find_topic(connection.cluster, options.decision_topic))
+    strays = connection.network.run(_open_transactions(connection, options))
     producer = _driver_producer(options)
     try:
         producer.init_transactions()
@@ -111,7 +118,8 @@ def prepare_batch(options: SinkOptions) -> PreparedBatch:
         raise _fenced(options) from error
     finally:
         producer.abandon()
-    connection.network.run(_abort_open(connection, options))
+    committed = [transaction.transactional_id for transaction in decision.transactions] if decision is not None else []
+    connection.network.run(_abort_all(connection, [name for name in strays if name not in committed]))
     decided = (decision.query_id, decision.batch_id) if decision is not None else None
     return PreparedBatch(driver, timeout_ms, decided)
 
@@ -119,6 +127,7 @@ def prepare_batch(options: SinkOptions) -> PreparedBatch:
 def commit_batch(
     options: SinkOptions,
     driver: OpenTransaction,
+    run: str,
     decision: Decision,
     inputs: Callable[[], Sequence[GroupInputs]],
 ) -> None:
@@ -129,17 +138,32 @@ def commit_batch(
     producer = _driver_producer(options)
     try:
         producer.resume_transactions(driver.producer_id, driver.producer_epoch)
-        _decide(connection, producer, options, decision, inputs)
+        _decide(connection, producer, options, run, decision, inputs)
         end_decided(connection, options, decision)
         write_decision(connection, producer, options, decision.ended())
+        _abort_run(connection, options, run)
     except ProducerFencedError as error:
         raise _fenced(options) from error
     finally:
         producer.abandon()
-    connection.network.run(_abort_open(connection, options))  # of attempts that Spark did not accept
 
 
-def abort_batch(options: SinkOptions, transactions: Sequence[OpenTransaction], query_id: str, batch_id: int) -> None:
+def check_repeated(batch_id: int, inputs: Sequence[GroupInputs]) -> None:
+    """Check a batch that was committed in an earlier run: Spark repeats it, and its tasks have written nothing.
+
+    The group has the offsets of the earlier run, so the same batch has no input left.
+    """
+    if any(group.offsets for group in inputs):
+        raise NotCommittedError(
+            f"Batch {batch_id} of this query was committed before, and now it reads other records: the checkpoint is "
+            "older than the output, or the group's offsets were reset. Use the newest checkpoint, or a new "
+            "checkpointLocation with a new transactionalIdPrefix."
+        )
+
+
+def abort_batch(
+    options: SinkOptions, run: str, transactions: Sequence[OpenTransaction], query_id: str, batch_id: int
+) -> None:
     """Abort the transactions of a failed batch, unless it is decided.
 
     Spark calls this also when `commit_batch` failed, which may have happened after the decision.
@@ -152,6 +176,7 @@ def abort_batch(options: SinkOptions, transactions: Sequence[OpenTransaction], q
             log.warning("Batch %d may be decided; the next run of the query ends its transactions.", batch_id)
             return
     connection.network.run(end_all(connection, transactions, commit=False))
+    _abort_run(connection, options, run)
 
 
 def end_decided(connection: ClusterConnection, options: SinkOptions, decision: Decision) -> None:
@@ -186,15 +211,30 @@ def _decide(
     connection: ClusterConnection,
     producer: BulkProducer,
     options: SinkOptions,
+    run: str,
     decision: Decision,
     inputs: Callable[[], Sequence[GroupInputs]],
 ) -> None:
     """Write the decision and the input offsets in one transaction. A rebalance in between changes the generation."""
+
+    def check() -> None:
+        open_names = connection.network.run(_open_transactions(connection, options, run))
+        aborted = {transaction.transactional_id for transaction in decision.transactions}.difference(open_names)
+        if aborted:
+            raise NotCommittedError(
+                f"Batch {decision.batch_id} was not committed, and its output was aborted: the cluster had aborted "
+                f"{len(aborted)} of its {len(decision.transactions)} transactions, because the batch was longer than "
+                f"{TIMEOUT}. Use smaller batches (maxOffsetsPerTrigger), and restart the query."
+            )
+
     for attempt in range(1, REBALANCE_TRIES + 1):
         groups = inputs()
         try:
-            write_decision(connection, producer, options, decision, groups)
+            write_decision(connection, producer, options, decision, groups, check)
             return
+        except NotCommittedError:
+            producer.abort_transaction()
+            raise
         except AbortableTransactionError as error:
             producer.abort_transaction()
             if error.error not in _STALE_MEMBER or attempt == REBALANCE_TRIES:
@@ -204,6 +244,7 @@ def _decide(
                     "query."
                 ) from error
             log.info("The group has a new generation; the offsets of batch %d are sent again.", decision.batch_id)
+            time.sleep(attempt * REBALANCE_PAUSE_S)  # the member learns of the generation a moment later
 
 
 def write_decision(
@@ -212,15 +253,20 @@ def write_decision(
     options: SinkOptions,
     decision: Decision,
     groups: Sequence[GroupInputs] = (),
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Write a decision, and the input offsets of groups, in one transaction."""
     topic = connection.network.run(find_topic(connection.cluster, options.decision_topic))
     prefix = options.transactional_id_prefix
     producer.begin_transaction()
-    producer.send(topic.name, decision.to_bytes(), prefix.encode(), partition=decision_partition(prefix, topic))
+    sent = producer.send(topic.name, decision.to_bytes(), prefix.encode(), partition=decision_partition(prefix, topic))
     for group in groups:
         if group.offsets:
             producer.send_offsets_to_transaction(group.offsets, group.member)
+    if check is not None:
+        producer.flush()
+        if sent.exception() is None:  # otherwise the commit fails with the reason
+            check()
     try:
         producer.commit_transaction(_COMMIT_TIMEOUT_S)
     except RetriableTransactionError:
@@ -247,14 +293,26 @@ def transactional_id(prefix: str, run: str, batch_id: int, task: str) -> str:
 
 
 ID_BATCHES: Final = 8
-_TASK_ID: Final = r"-[0-9a-f]{8}-[0-9]+-[0-9]+-[0-9]+-[0-9]+"
+_RUN: Final = "[0-9a-f]{8}"
+_TASK: Final = "[0-9]+-[0-9]+-[0-9]+-[0-9]+"
 
 
-async def _abort_open(connection: ClusterConnection, options: SinkOptions) -> None:
-    pattern = re.sub(r"([^A-Za-z0-9])", r"\\\1", options.transactional_id_prefix) + _TASK_ID
-    for name in await list_open_transactions(connection.cluster, pattern):
+async def _open_transactions(connection: ClusterConnection, options: SinkOptions, run: str = _RUN) -> list[str]:
+    """Return the tasks' open transactions, of all runs or of one."""
+    prefix = re.sub(r"([^A-Za-z0-9])", r"\\\1", options.transactional_id_prefix)
+    return await list_open_transactions(connection.cluster, f"{prefix}-{run}-{_TASK}")
+
+
+async def _abort_all(connection: ClusterConnection, names: Sequence[str]) -> None:
+    for name in names:
         error = await abort_open_transaction(connection.cluster, name)
         log.info("The open transaction of %s was aborted: %s.", name, error.name)
+
+
+def _abort_run(connection: ClusterConnection, options: SinkOptions, run: str) -> None:
+    """Abort what attempts have left that failed, or that Spark did not accept."""
+    names = connection.network.run(_open_transactions(connection, options, run))
+    connection.network.run(_abort_all(connection, names))
 
 
 async def end_all(

@@ -10,7 +10,7 @@ import contextlib
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,7 @@ from slackwater.spark.sink.driver import (
     TIMEOUT,
     PreparedBatch,
     abort_batch,
+    check_repeated,
     commit_batch,
     prepare_batch,
     transactional_id,
@@ -51,9 +52,12 @@ class TaskResult(WriterCommitMessage):
     """What a task reports: its transaction, or None without records, and what the driver needs to commit the batch."""
 
     query_id: str
+    run: str
     driver: OpenTransaction
     transaction: OpenTransaction | None
     records: int
+    is_repeated: bool = False
+    """Whether an earlier run has committed the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +88,12 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         """Commit the transactions of all tasks (driver)."""
         with as_user_error():
             decision = Decision(self.batch.query_id, self.batch.number, _transactions(messages))
-            commit_batch(self.options, self.prepared.driver, decision, list)
+            commit_batch(self.options, self.prepared.driver, self.batch.run, decision, list)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort the transactions of all tasks (driver)."""
         with as_user_error():
-            abort_batch(self.options, _transactions(messages), self.batch.query_id, self.batch.number)
+            abort_batch(self.options, self.batch.run, _transactions(messages), self.batch.query_id, self.batch.number)
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -127,15 +131,18 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
             return request_inputs(control, query_id, batchId)
 
         with as_user_error():
+            if any(result.is_repeated for result in results):
+                check_repeated(batchId, inputs())
+                return
             decision = Decision(query_id, batchId, _transactions(messages))
-            commit_batch(self.options, results[0].driver, decision, inputs)
+            commit_batch(self.options, results[0].driver, results[0].run, decision, inputs)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Abort the transactions of all tasks (driver); without any message the next run aborts them."""
         results = [message for message in messages if isinstance(message, TaskResult)]
         if results:
             with as_user_error():
-                abort_batch(self.options, _transactions(messages), results[0].query_id, batchId)
+                abort_batch(self.options, results[0].run, _transactions(messages), results[0].query_id, batchId)
 
 
 def write_task(
@@ -147,12 +154,12 @@ def write_task(
     task: str,
 ) -> TaskResult:
     """Write the rows of one attempt of a task in an open transaction."""
-    nothing = TaskResult(batch.query_id, prepared.driver, None, 0)
+    nothing = TaskResult(batch.query_id, batch.run, prepared.driver, None, 0)
     if prepared.decided is not None and prepared.decided[0] == batch.query_id:
         if prepared.decided[1] == batch.number:
             for _batch in batches:  # it is committed; Spark had no time to note that
                 pass
-            return nothing
+            return replace(nothing, is_repeated=True)
         if prepared.decided[1] > batch.number:
             raise UsageError(
                 f"Batch {batch.number} of this query was committed long ago: {prepared.decided[1]} is the last "
@@ -187,7 +194,7 @@ def _write_in_transaction(
         for each in batches:
             writer.write(each)
         writer.finish()
-        result = TaskResult(batch.query_id, prepared.driver, producer.open_transaction, writer.records)
+        result = TaskResult(batch.query_id, batch.run, prepared.driver, producer.open_transaction, writer.records)
     except BaseException:
         with contextlib.suppress(SlackwaterError):
             producer.close()  # aborts the transaction
