@@ -37,6 +37,17 @@ def test_group_that_only_started_is_healthy() -> None:
     assert (verdict.cause, verdict.action_needed, verdict.rebalances) == ("healthy", False, 1)
 
 
+def deployed(*clients: str) -> Scenario:
+    """A group whose members were restarted one after another."""
+    scenario = settled(*clients)
+    for at, client in enumerate(clients):
+        scenario.leave(client, 20 + 20 * at, "the consumer is being closed")
+        scenario.form(21 + 20 * at)
+        scenario.join(client, 25 + 20 * at)
+        scenario.form(26 + 20 * at)
+    return scenario
+
+
 def test_few_starting_members_are_healthy() -> None:
     scenario = Scenario()
     for at, client in enumerate(("a", "b", "c")):
@@ -578,6 +589,12 @@ def test_coordinator_restart_explains_what_follows() -> None:
     assert (verdict.cause, verdict.culprits, verdict.action_needed) == ("coordinator_restart", ("broker 1",), False)
 
 
+def test_deploy_before_a_coordinator_restart_is_a_deploy() -> None:
+    scenario = deployed("a", "b", "c")
+    scenario.broker(EventKind.GROUP_LOADED, 100, members=3)
+    assert scenario.verdict().cause == "rolling_restart"
+
+
 def test_coordinator_restart_without_rebalance() -> None:
     scenario = settled("a", "b")
     scenario.around(OtherEventKind.BROKER_STARTED, 70, node="1")
@@ -613,6 +630,12 @@ def test_failed_rebalance_is_stuck() -> None:
     scenario.rejoin("a", 20)
     scenario.broker(EventKind.REBALANCE_FAILED, 320, detail={"error": "no members rejoined"})
     assert scenario.verdict().cause == "stuck_rebalance"
+
+
+def test_rebalance_replaced_by_the_next_is_not_stuck() -> None:
+    scenario = deployed("a", "b", "c")
+    scenario.broker(EventKind.REBALANCE_FAILED, 20, detail={"error": "REBALANCE_IN_PROGRESS"})
+    assert scenario.verdict().cause == "rolling_restart"
 
 
 def test_follow_up_after_follow_up_never_converges() -> None:

@@ -207,7 +207,9 @@ def _reason(history: GroupHistory, absence: Absence, formed: list[int]) -> tuple
 
 
 def _by_outage(history: GroupHistory, absence: Absence) -> bool:
-    """Return whether it left around an outage; a member that joined after the outage was not affected by it."""
+    """Return whether it left around an outage, and neither said that it closes nor joined after the outage."""
+    if absence.end is MembershipEnd.LEFT and row_predicates.is_close_reason(absence.interval.reason):
+        return False
     outage = outage_of(history, absence.left_ms, absence.timeline.session_ms) if history.outages else None
     joined_ms = absence.interval.joined_ms if absence.interval.seen_joining else 0
     return outage is not None and joined_ms <= outage.ended_ms + NEAR_MS

@@ -3,7 +3,7 @@
 Invariants:
 - A rebalance waits for its members up to their longest rebalance timeout. One that is still open after that at the end
   of the history, or that Kafka gave up ("no members rejoined"), is stuck; one open longer than the alert limit most
-  likely is.
+  likely is. One that ends with REBALANCE_IN_PROGRESS is not: the next one takes its place.
 - It waits for members that have not sent JoinGroup. If the logs show that others have, the silent ones are named.
 - A cooperative assignor takes one follow-up rebalance to assign revoked partitions. One that keeps requesting more
   without a change of members never converges.
@@ -19,6 +19,7 @@ from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.rebalances import START_AND_END_KINDS
 from slackwater.group.events import EventKind, Trigger
+from slackwater.group.rebalance_counter import NO_FAILURE
 
 ALERT_MS: Final = 60_000
 _FOLLOW_UP: Final = Trigger.COOPERATIVE_FOLLOWUP
@@ -29,7 +30,8 @@ MIN_FOLLOW_UPS: Final = 4
 
 def stuck_rebalance(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find a rebalance that was given up or is still open after its timeout."""
-    failed = [row for row in history.of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
+    rows = [row for row in history.of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
+    failed = [row for row in rows if row.detail_text("error") not in NO_FAILURE]
     waiting = history.of(EventKind.REBALANCE_WAITING)
     open_since = _open_since(history)
     if not failed and open_since is None:
