@@ -151,6 +151,7 @@ def test_rolling_deploy_is_equal_in_logs_and_events(log: LineCollector) -> None:
             settle(broker, members)
         events = [row_of(event) for event in broker.events(GROUP)]
     assert_same_verdicts(events, log.lines)
+    assert judged(events).library == "slackwater"  # the members named their software
     for rows in (events, read_log("own.log", log.lines)):
         began_ms = rows[0].time_ms
         verdict = judged([row._replace(time_ms=began_ms + 100 * (row.time_ms - began_ms)) for row in rows])

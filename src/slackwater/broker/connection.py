@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self._is_closing = False
         self.last_received_at = 0.0
         self.host = ""
+        self.client_software = ""  # the name in ApiVersions (KIP-511); empty if it is unknown
         self.session_ends_at = inf  # only a client that authenticates again may continue
         self.authentication: SaslAuthentication | None = None  # of a client that has used SASL
         self.local_address: tuple[str, int] = ("", 0)  # that the client connected to

@@ -29,7 +29,7 @@ from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.headlines import headline, no_action
 from slackwater.doctor.prescriptions import Prescription, check_version, for_library, prescribe
-from slackwater.doctor.prescriptions.libraries import OWN, SPARK, UNKNOWN_LIBRARY, library_of
+from slackwater.doctor.prescriptions.libraries import OWN, SPARK, UNKNOWN_LIBRARY, library_of, library_of_software
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, member_timelines
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats, lag_of, minutes
@@ -49,7 +49,15 @@ _MAX_ENTRIES: Final = 2_000
 """Maximum number of rebalances and minutes in a verdict: the last ones."""
 _MAX_CLIENT_LOGS: Final = 8
 """Number of clients' logs in which the library is looked up."""
-_NOT_IN_JSON: Final = ("cluster", "group", "client_lines", "recorded_rebalances", "minutes", "member_timelines")
+_NOT_IN_JSON: Final = (
+    "cluster",
+    "group",
+    "client_lines",
+    "recorded_rebalances",
+    "minutes",
+    "member_timelines",
+    "library_of_joins",
+)
 _FIRST_KEYS: Final = (
     "cause",
     "action_needed",
@@ -122,6 +130,8 @@ class Verdict:
     """One line of each of a few clients' logs: they show which library wrote them."""
     library: str | None = None
     """The clients' library; None if unknown or mixed."""
+    library_of_joins: str | None = None
+    """The library that all members named to a Slackwater broker."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as plain values without single rebalances, minutes and member timelines."""
@@ -186,6 +196,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         member_timelines=member_timelines(history, chosen.culprits) if with_timeline else (),
         alerts=alerts,
         lag=lag_of(by_minute),
+        library_of_joins=library_of_software(_client_software(history)),
     )
     return with_library(replace(verdict, client_lines=_client_lines(history)) if verdict.prescriptions else verdict)
 
@@ -201,7 +212,8 @@ def with_library(verdict: Verdict) -> Verdict:
         of_files = library_of(_texts(line for line in verdict.client_lines if _file(line) in files))
         library = of_files if of_files in (OWN, SPARK) else library
     if library is None and EventSource.MEMBER in verdict.sources and EventSource.CLIENT_LOG not in verdict.sources:
-        library = "slackwater"  # no other client writes events
+        library = OWN  # no other client writes events
+    library = library or verdict.library_of_joins
     prescriptions = for_library(verdict.prescriptions, library, verdict.figures)
     return replace(verdict, library=library, prescriptions=prescriptions)
 
@@ -234,6 +246,12 @@ def _client_lines(history: GroupHistory) -> tuple[EvidenceLine, ...]:
             if len(first) == _MAX_CLIENT_LOGS:
                 break
     return tuple(first.values())
+
+
+def _client_software(history: GroupHistory) -> set[str]:
+    """Return the names of the members' software; a join without one counts as a name of its own."""
+    joins = [row for row in history.of(EventKind.MEMBER_JOINED) if row.source == EventSource.COORDINATOR]
+    return {row.detail_text("client_software") for row in joins}
 
 
 def _prescriptions(history: GroupHistory, chosen: Finding, also: Sequence[Finding]) -> tuple[Prescription, ...]:

@@ -126,7 +126,7 @@ class MemberIdTimeout:
 
 @message
 class MemberJoined:
-    """member_joined, member_rejoined; `topics` is the subscription of a new consumer."""
+    """member_joined, member_rejoined; `topics` and `client_software` (KIP-511) are those of a new consumer."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -134,6 +134,7 @@ class MemberJoined:
     metadata_changed: bool | None
     reason: str | None
     topics: tuple[str, ...] = ()
+    client_software: str | None = None
 
 
 @message

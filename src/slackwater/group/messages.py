@@ -64,6 +64,7 @@ class JoinGroup:
     reason: str | None = None
     requires_known_member_id: bool = True  # v4+ (JG-08)
     supports_skipping_assignment: bool = True  # v9+ (JG-42)
+    client_software: str = ""
 
 
 class JoinedMember(NamedTuple):

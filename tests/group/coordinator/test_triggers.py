@@ -100,7 +100,7 @@ def test_rejoin_trigger_follows_the_client_reason(reason: str, expected: Trigger
 
 
 def test_rejoin_without_reason_compares_metadata() -> None:
-    def trigger_of(before: Protocols, after: Protocols, *, leader: bool = False) -> Trigger:
+    def trigger_of(before: Protocols, after: Protocols, *, leader: bool = False) -> Trigger | None:
         return _pair(before).rejoin(after, leader=leader).trigger
 
     assert trigger_of(_range("a"), _range("a"), leader=True) is Trigger.LEADER_REJOIN

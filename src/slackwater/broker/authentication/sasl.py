@@ -71,6 +71,7 @@ class SaslAuthentication:
         self._name = ""  # of the selected mechanism
         self._mechanism: ServerMechanism | None = None
         self._renewed_at = -math.inf
+        self._client_software = ""
         self.session: Session | None = None
         self.failure: str | None = None
         """The reason of a failure, for the log. The connection is closed after the response."""
@@ -86,6 +87,7 @@ class SaslAuthentication:
         connection.principal = self.session.principal
         connection.session_ends_at = self.session.ends_at
         connection.authentication = self
+        connection.client_software = self._client_software
 
     def on_frame(self, data: bytes) -> bytes:
         """Return the framed response to a frame of a client that is not authenticated yet; it may be empty."""
@@ -116,6 +118,7 @@ class SaslAuthentication:
                 response = self._options.api_versions(request, version)
                 if response.error_code == Error.NONE:
                     self._state = _State.HANDSHAKE
+                    self._client_software = request.client_software_name
                 return response
             case SaslHandshakeRequest(), _:
                 self.failure = "Unexpected Kafka request of type SASL_HANDSHAKE during SASL authentication."

@@ -32,7 +32,10 @@ _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
     """List all APIs and their versions."""
-    context.respond(response(request, context.version, broker.apis))
+    listed = response(request, context.version, broker.apis)
+    if listed.error_code == Error.NONE:
+        context.connection.client_software = request.client_software_name
+    context.respond(listed)
 
 
 def response(request: ApiVersionsRequest, version: int, apis: Iterable[Api]) -> ApiVersionsResponse:

@@ -50,7 +50,7 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
             )
         )
 
-    # Positional, because thirteen keyword arguments cost as much as decoding them.
+    # Positional, because fourteen keyword arguments cost as much as decoding them.
     broker.groups.submit(
         messages.JoinGroup(
             request.group_id,
@@ -66,6 +66,7 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
             request.reason or None,
             version >= 4,  # requires_known_member_id
             version >= 9,  # supports_skipping_assignment
+            context.connection.client_software,
         ),
         on_response,
     )

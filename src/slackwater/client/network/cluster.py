@@ -18,7 +18,7 @@ from typing import Final, Self, TypeVar
 
 from slackwater.client.errors import NetworkError
 from slackwater.client.network.authentication import refuse_sasl_port
-from slackwater.client.network.connection import BrokerConnection, ConnectionSecurity, Plaintext
+from slackwater.client.network.connection import CLIENT_SOFTWARE, BrokerConnection, ConnectionSecurity, Plaintext
 from slackwater.escaping import get_logger
 from slackwater.group.errors import AuthorizationError, BrokerError, Error, UsageError
 from slackwater.security.errors import AuthenticationError
@@ -58,6 +58,7 @@ class ClusterConfig:
     connections_max_idle_ms: int = 540_000
     security: ConnectionSecurity = field(default_factory=Plaintext)
     log_prefix: str = ""
+    client_software: str = CLIENT_SOFTWARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,7 @@ class Cluster:
                 client_id=config.client_id,
                 timeout_s=config.socket_connection_setup_timeout_ms / 1000,
                 security=config.security,
+                client_software=config.client_software,
             )
             previous = self._connections.get(key)
             if previous is not None and previous.may_need_sasl:

@@ -35,6 +35,7 @@ from slackwater.wire.schema import Request, Response
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024  # without records; as much as brokers accept in a request by default
 NEEDS_SASL: Final = "if this port needs SASL, set security.protocol to SASL_PLAINTEXT or SASL_SSL"
+CLIENT_SOFTWARE: Final = "slackwater"  # the name of this client in ApiVersions (KIP-511)
 REAUTHENTICATE_AT: Final = (0.85, 0.95)  # the part of a session's time, chosen at random as in Java
 R = TypeVar("R", bound=Response)
 
@@ -127,7 +128,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(
-        cls, host: str, port: int, *, client_id: str, timeout_s: float, security: ConnectionSecurity | None = None
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_s: float,
+        security: ConnectionSecurity | None = None,
+        client_software: str = CLIENT_SOFTWARE,
     ) -> Self:
         """Open a connection, negotiate API versions, and authenticate."""
         connection = cls(host, port, client_id)
@@ -142,7 +150,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     ssl=context,
                     server_hostname=host if context is not None else None,
                 )
-                await connection._negotiate_versions(timeout_s)
+                await connection._negotiate_versions(client_software, timeout_s)
                 session_ms = await security.authenticate(connection, timeout_s)
         except Exception as error:
             connection.abort(_ABORT_REASONS.get(type(error), "connecting failed"))
@@ -301,8 +309,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _on_timeout(self, name: str, timeout_s: float) -> None:
         self.abort(f"{name} got no response within {timeout_s:g} s")
 
-    async def _negotiate_versions(self, timeout_s: float) -> None:
-        request = ApiVersionsRequest(client_software_name="slackwater", client_software_version=__version__)
+    async def _negotiate_versions(self, client_software: str, timeout_s: float) -> None:
+        request = ApiVersionsRequest(client_software_name=client_software, client_software_version=__version__)
         response = await self.request(
             request, ApiVersionsResponse, timeout_s=timeout_s, version=API_VERSIONS.latest_stable
         )

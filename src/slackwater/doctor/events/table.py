@@ -18,7 +18,7 @@ Fields of `detail` by kind:
 - generation_formed: group_protocol (classic, or consumer for KIP-848, where the generation is the group epoch), leader
 - rebalance_completed: leader, static_members, group_protocol, duration_ms (KIP-848: of the assignor)
 - member_joined, member_rejoined: group_protocol, session_timeout_ms, rebalance_timeout_ms, assignors, topics, reason,
-  metadata_changed; from a client: generation, assignor, leader
+  metadata_changed, client_software; from a client: generation, assignor, leader
 - member_left: reason (the client's), by, pending, why (`temporarily`, KIP-848), session_timeout_ms,
   rebalance_timeout_ms, assignors
 - member_expired, member_dropped, member_unsynced: timer, timer_ms (one row per member)
@@ -138,6 +138,7 @@ DETAIL: Final[dict[str, str]] = {
     "waiting_for": LIST,
     "initial_delay": FLAG,
     "metadata_changed": FLAG,
+    "client_software": TEXT,
     "rebalance_needed": FLAG,
     "node": TEXT,
     "topics": LIST,

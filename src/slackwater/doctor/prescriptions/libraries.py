@@ -233,6 +233,28 @@ _LINE_MARKERS: Final = {
 name are taken for those of kafka-python, whose settings have the same names."""
 
 
+_SOFTWARE: Final = {
+    "slackwater": OWN,
+    "slackwater-spark": SPARK,
+    "apache-kafka-java": "java",
+    "librdkafka": LIBRDKAFKA,
+    "confluent-kafka-python": LIBRDKAFKA,
+    "confluent-kafka-go": LIBRDKAFKA,
+    "confluent-kafka-dotnet": LIBRDKAFKA,
+    "confluent-kafka-javascript": LIBRDKAFKA,
+    "kafka-python": "kafka-python",
+    "kgo": "franz-go",
+    "sarama": "sarama",
+}
+"""The library of the name that a client sends in ApiVersions (KIP-511)."""
+
+
+def library_of_software(names: Iterable[str]) -> str | None:
+    """Return the library of these clients, from what they send in ApiVersions; None if unknown or mixed."""
+    libraries = {_SOFTWARE.get(name) for name in names}
+    return libraries.pop() if len(libraries) == 1 else None
+
+
 def library_of(lines: Iterable[str], *, heartbeats_between_messages: bool = False) -> str | None:
     """Return the library whose clients wrote these lines; None if unknown or mixed."""
     if heartbeats_between_messages:  # only kafkajs does

@@ -269,6 +269,7 @@ def _joined(request: JoinGroup, *, changed: bool | None) -> MemberJoined:
         _reason(request),
         # A rejoin has the same topics, or its trigger names the change.
         subscribed_topics(request.protocols[0].metadata) if changed is None and is_consumer else (),
+        (request.client_software or None) if changed is None else None,
     )
 
 

@@ -72,6 +72,7 @@ REBALANCE_METRICS: Final = (
     "last-rebalance-seconds-ago",
 )
 """The metrics that the progress of a query contains."""
+CLIENT_SOFTWARE: Final = "slackwater-spark"
 COOPERATIVE: Final = "cooperative-sticky"
 STATIC_SESSION_MS: Final = 120_000
 SESSION_TIMEOUT: Final = "session.timeout.ms"
@@ -95,7 +96,9 @@ class QueryClient:
                 f"{options.application}-{os.getpid()}"  # each query has its own process, and its own metrics
             )
         self.prefix = consumer_prefix(self.client_id, group_id, options.group_instance_id)
-        brokers = replace(cluster_config(self.values, self.client_id), log_prefix=self.prefix)
+        brokers = replace(
+            cluster_config(self.values, self.client_id), log_prefix=self.prefix, client_software=CLIENT_SOFTWARE
+        )
         self.network = NetworkThread(f"slackwater-{self.client_id}")
         self.cluster: Cluster = self.network.run(Cluster.create(brokers))
 
