@@ -13,7 +13,7 @@ SEED = 1
 
 def assert_none_is_wrong_and_sure(judged: list[Judged]) -> None:
     assert judged
-    assert [(one.what, one.verdict.cause, one.verdict.confidence) for one in judged if one.is_wrong_and_sure] == []
+    assert [(case.what, case.verdict.cause, case.verdict.confidence) for case in judged if case.is_wrong_and_sure] == []
 
 
 @pytest.mark.parametrize("incident", [*SAMPLE, "r124", "r205", "r421"])

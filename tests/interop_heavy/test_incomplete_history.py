@@ -22,5 +22,5 @@ def test_no_missing_file_makes_a_verdict_wrong_and_sure() -> None:
 
 def test_no_second_incident_makes_a_verdict_wrong_and_sure() -> None:
     pairs = pairwise(INCIDENTS)
-    judged = [one for first, second in pairs for sources in SOURCE_SETS for one in together(first, second, sources)]
+    judged = [case for first, second in pairs for sources in SOURCE_SETS for case in together(first, second, sources)]
     assert_none_is_wrong_and_sure(judged)

@@ -1,7 +1,7 @@
 """The work scheduler compared with a model of plain lists.
 
 Invariants, for any sequence of polls, results, retries, rebalances and times:
-- A order_key has at most one running record, and the records of a order_key start in the order received.
+- An order key has at most one running record, and the records of an order key start in the order received.
 - A committed offset is the offset of the first unfinished record.
 - At most `workers` tasks run, and no worker is idle while a record could start.
 - The paused partitions follow from the high and low water marks.

@@ -259,15 +259,15 @@ def test_half_open_handshakes_do_not_delay_others(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         half_open = [socket.create_connection(("127.0.0.1", server.ports[SSL])) for _ in range(HALF_OPEN)]
         try:
-            for one in half_open[::2]:
-                one.sendall(b"\x16\x03\x01\x02\x00\x01\x00")  # the first bytes of a ClientHello
+            for client in half_open[::2]:
+                client.sendall(b"\x16\x03\x01\x02\x00\x01\x00")  # the first bytes of a ClientHello
             async with asyncio.timeout(DEADLINE_S):
                 assert await is_served(await connect(server, SSL, client_context(authority)))
                 while server.pending_connections < HALF_OPEN:
                     await asyncio.sleep(0.01)
         finally:
-            for one in half_open:
-                one.close()
+            for client in half_open:
+                client.close()
 
     with_secured_server(tmp_path, SSL, scenario, **settings)
 
