@@ -261,10 +261,12 @@ def _prescriptions(history: GroupHistory, chosen: Finding, also: Sequence[Findin
         figures = {**finding.figures, **figures}
     is_cooperative = rebalance_mode(history) in (RebalanceMode.COOPERATIVE, RebalanceMode.INCREMENTAL)
     prescriptions = prescribe(chosen.cause, figures, is_cooperative=is_cooperative)
-    if CAUSES[chosen.cause].action_needed and any(finding.cause == STOP_THE_WORLD for finding in also):
-        known = {item.what for item in prescriptions}
-        extra = [item for item in prescribe(STOP_THE_WORLD, figures) if item.what not in known]
-        prescriptions += tuple(extra)
+    for finding in also:
+        is_late = chosen.cause == "shared_group_id" and finding.cause.endswith("poll_delay")
+        if is_late or (finding.cause == STOP_THE_WORLD and CAUSES[chosen.cause].action_needed):
+            known = {item.what for item in prescriptions}
+            more = prescribe(finding.cause, figures, is_cooperative=is_cooperative)
+            prescriptions += tuple(item for item in more if item.what not in known)
     bugs = [check_version(bug.advice(), bug.name) for bug in bugs_like(chosen.cause, history)]
     return tuple(replace(item, order=order) for order, item in enumerate([*prescriptions, *bugs], start=1))
 

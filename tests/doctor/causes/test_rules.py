@@ -474,6 +474,15 @@ def test_members_without_common_topic_share_a_group_id() -> None:
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.culprits) == ("shared_group_id", ("x",))
     assert [finding.cause for finding in verdict.also] == ["poll_delay"]
+    assert any("max.poll.interval.ms" in item.settings for item in verdict.prescriptions)
+
+
+def test_shared_group_id_without_late_members_has_no_advice_about_polls() -> None:
+    scenario = settled("a", "x", logged=False)
+    scenario.record(1, {"a": ("orders",), "x": ("reports",)})
+    verdict = scenario.verdict()
+    assert verdict.cause == "shared_group_id"
+    assert [item.settings for item in verdict.prescriptions] == [{"group.id": "<one per service>"}]
 
 
 def test_changed_subscription_is_not_a_shared_group_id() -> None:

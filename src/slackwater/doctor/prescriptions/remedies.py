@@ -208,7 +208,6 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
             {"group.id": "<one per service>"},
             cites=("Kafka documentation, Consumer Configs: group.id",),
         ),
-        *POLL_REMEDIES,
     ),
     "autoscaler_flapping": (
         Remedy(
