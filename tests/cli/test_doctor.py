@@ -328,6 +328,11 @@ def test_names_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert printed(monkeypatch, grown("g", members=2)).startswith("g: scale_out: 2 members joined: ")
 
 
+def test_healthy_groups_of_several_clusters_have_their_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = [replace(healthy(), cluster=name) for name in ("eu", "us")]
+    assert "healthy: calm (eu), calm (us)\n" in printed(monkeypatch, *verdicts)
+
+
 def test_few_rebalances_are_no_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " (a rebalance storm); " in printed(monkeypatch, stormy())
     assert " (it recurs); " in printed(monkeypatch, replace(stormy(), rebalances=2))

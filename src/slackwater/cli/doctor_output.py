@@ -59,12 +59,14 @@ def print_diagnosis(diagnosis: "Diagnosis", *, all_libraries: bool = False) -> N
     healthy = [verdict for verdict in diagnosis.verdicts if verdict.cause == "healthy"]
     for alike in _alike(verdict for verdict in diagnosis.verdicts if verdict.cause != "healthy"):
         _print_verdict(alike, diagnosis.verdicts, all_libraries=all_libraries)
+    several = len({verdict.cluster for verdict in diagnosis.verdicts}) > 1
+    names = [f"{verdict.group} ({verdict.cluster})" if several else verdict.group for verdict in healthy]
     if healthy:
-        _print(f"healthy: {_shorten([verdict.group for verdict in healthy], 8)}", color=_GREEN)
+        _print(f"healthy: {_shorten(names, 8)}", color=_GREEN)
     unsure: dict[str, list[str]] = {}
-    for verdict in healthy:
+    for name, verdict in zip(names, healthy, strict=True):
         for text in verdict.missing:
-            unsure.setdefault(text, []).append(verdict.group)
+            unsure.setdefault(text, []).append(name)
     for text, groups in unsure.items():
         of_some = f" for {_shorten(groups, 3)}" if len(groups) < len(healthy) else ""
         _print(f"not certain{of_some}: {text}", indent=2)
