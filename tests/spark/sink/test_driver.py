@@ -203,7 +203,7 @@ def test_fenced_driver_does_not_disturb_its_successor(query: Query, cluster: Clu
 @pytest.mark.parametrize("step", ["prepare", "commit"])
 def test_slow_driver_does_not_abort_its_successor(query: Query, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     successors: list[tuple[PreparedBatch, Decision]] = []
-    read, write = driver.read_decisions, driver._write
+    read, write = driver.read_decisions, driver.write_decision
 
     def start_successor() -> None:
         if not successors:
@@ -230,7 +230,7 @@ def test_slow_driver_does_not_abort_its_successor(query: Query, monkeypatch: pyt
         prepared = prepare_batch(query.options)
         decision = query.write(prepared, 0)
         with monkeypatch.context() as patched:
-            patched.setattr(driver, "_write", write_and_pause)
+            patched.setattr(driver, "write_decision", write_and_pause)
             query.commit(prepared, decision)
     ((successor, decision),) = successors
     assert query.open_transactions() == sorted(row.transactional_id for row in decision.transactions)
