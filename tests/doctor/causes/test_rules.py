@@ -509,6 +509,21 @@ def test_new_members_that_stay_are_a_scale_out() -> None:
     assert (verdict.cause, verdict.culprits, verdict.action_needed) == ("scale_out", ("c", "d"), False)
 
 
+def test_members_at_the_end_of_an_excerpt_are_no_sure_scaling() -> None:
+    scenario = settled("a", "b")
+    scenario.join("c", 60)
+    scenario.form(61)
+    verdict = scenario.verdict()
+    assert verdict.confidence < SURE
+    assert "rolling_restart" in verdict.alternatives
+    scenario = settled("a", "b")
+    scenario.leave("b", 60, CLOSED)
+    scenario.form(61)
+    verdict = scenario.verdict()
+    assert verdict.confidence < SURE
+    assert "rolling_restart" in verdict.alternatives
+
+
 def test_process_started_before_settling_belongs_to_start() -> None:
     scenario = settled("a", "b")
     scenario.started("slow", 0)

@@ -218,3 +218,76 @@ def test_refused_join_is_named_with_its_error() -> None:
     assert (verdict.cause, verdict.partial) == ("join_refused", True)
     assert verdict.headline == "a failed to join the group: Group authorization failed"
     assert "ACL Read" in verdict.prescriptions[0].what
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "cause"),
+    [
+        (
+            EventKind.JOIN_REQUESTED,
+            {"reason": "rebalance failed due to 'x' (NotCoordinatorException)"},
+            "coordinator_restart",
+        ),
+        (
+            EventKind.JOIN_REQUESTED,
+            {"reason": "rebalance failed due to 'x' (UnknownMemberIdException)"},
+            "session_expiry",
+        ),
+        (EventKind.REBALANCE_FAILED, {"error": "UNKNOWN_MEMBER_ID"}, "session_expiry"),
+        (OtherEventKind.CLIENT_FAILED, {"error": "The coordinator is not aware of this member"}, "session_expiry"),
+        (OtherEventKind.CLIENT_FAILED, {"error": "CommitFailedError"}, "poll_delay"),
+        (OtherEventKind.CLIENT_FAILED, {"error": "FencedInstanceIdException"}, "instance_id_conflict"),
+        (OtherEventKind.CLIENT_FAILED, {"error": "GroupCoordinatorNotFound"}, "coordinator_restart"),
+        (EventKind.COMMIT_REFUSED, {"error": "a retriable exception"}, "coordinator_restart"),
+        (EventKind.COMMIT_REFUSED, {"error": "This server does not host this topic-partition."}, "unknown"),
+    ],
+)
+def test_failure_is_named_by_its_error(kind: str, detail: dict[str, Any], cause: str) -> None:
+    scenario = Scenario()
+    scenario.log("a", kind, 5, detail=detail)
+    verdict = scenario.verdict()
+    assert verdict.cause == cause
+    assert 0.5 <= verdict.confidence <= 0.7
+    assert verdict.missing
+    assert exit_code([verdict]) == UNKNOWN_CAUSE
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "rebalance failed due to 'x' (MemberIdRequiredException)",
+        "rebalance failed due to 'x' (RebalanceInProgressException)",
+    ],
+)
+def test_join_after_an_expected_error_is_no_failure(reason: str) -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.JOIN_REQUESTED, 5, detail={"reason": reason})
+    scenario.log("a", EventKind.MEMBER_JOINED, 6, generation=2)
+    assert scenario.verdict().cause == "healthy"
+
+
+def test_commit_during_a_rebalance_is_not_healthy() -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.COMMIT_REFUSED, 5, detail=REBALANCING)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.headline) == (
+        "unknown",
+        "the group rebalanced; the lines of this client do not show why",
+    )
+
+
+def test_client_that_is_closed_is_healthy() -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.MEMBER_LEFT, 5, detail={"by": "itself", "reason": "the consumer is being closed"})
+    assert scenario.verdict().cause == "healthy"
+
+
+def test_assignment_that_was_not_stored_is_not_healthy() -> None:
+    scenario = Scenario()
+    scenario.start("a")
+    detail = {"reason": "Error when storing group assignment during SyncGroup (member: a-1)"}
+    scenario.broker(EventKind.REBALANCE_STARTED, 60, detail=detail)
+    scenario.form(61)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.partial, verdict.culprits) == ("unknown", True, ())
+    assert "__consumer_offsets" in verdict.headline

@@ -18,7 +18,7 @@ from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 
 _MIN_SEEN_MS: Final = 10_000
-"""Members of which less is seen after their join may be restarted ones: the lines of their first life are missing."""
+"""If the history ends sooner after a join or a leave, the member may be one that is restarted."""
 _BEFORE: Final = "whether they were members before and stay now; add the lines before and after these"
 CLIENT_LOG = "whether it was stopped or crashed; add the client's log"
 
@@ -29,12 +29,10 @@ def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fi
     came = [timeline for timeline in history.added_clients if id(timeline) not in left]
     if not came:
         return None
-    seen_ms = max(history.ended_ms, history.cluster.ended_ms) - max(
-        timeline.intervals[0].joined_ms for timeline in came
-    )
+    is_seen = _seen_ms(history, max(timeline.intervals[0].joined_ms for timeline in came)) >= _MIN_SEEN_MS
     is_known = (
         _named(came)
-        and seen_ms >= _MIN_SEEN_MS
+        and is_seen
         and all(_arrival_logged(timeline) for timeline in came)
         and not _may_have_returned(history, came, absences)
     )
@@ -49,8 +47,8 @@ def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fi
             )
             for timeline in came
         ),
-        alternatives=() if seen_ms >= _MIN_SEEN_MS else ("rolling_restart", "crash_loop"),
-        missing=() if seen_ms >= _MIN_SEEN_MS else (_BEFORE,),
+        alternatives=() if is_seen else ("rolling_restart", "crash_loop"),
+        missing=() if is_seen else (_BEFORE,),
     )
 
 
@@ -72,6 +70,8 @@ def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
     later = [timeline for timeline in history.added_clients if timeline.intervals[0].joined_ms > first_ms]
     is_known = is_known and _named(later) and not any(_logged_later(explained) for explained in gone)
     is_known = is_known and not _has_unexplained_epochs(history, first_ms)
+    is_seen = _seen_ms(history, max(explained.left_ms for explained in gone)) >= _MIN_SEEN_MS
+    is_known = is_known and is_seen
     return Finding(
         cause="scale_in",
         culprits=unique(explained.timeline.name for explained in gone),
@@ -79,8 +79,13 @@ def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
         confidence=NEARLY_CERTAIN if is_known else 0.6,
         evidence=shown(evidence(r.absence.evidence, f"{r.timeline.name} left and did not come back") for r in gone),
         missing=() if is_known else (CLIENT_LOG,),
-        alternatives=() if is_known else ("crash",),
+        alternatives=() if is_known else ("crash",) if is_seen else ("rolling_restart", "poll_delay", "crash"),
     )
+
+
+def _seen_ms(history: GroupHistory, since_ms: int) -> int:
+    """Return how long the history continues after this time."""
+    return max(history.ended_ms, history.cluster.ended_ms) - since_ms
 
 
 def flapping(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:

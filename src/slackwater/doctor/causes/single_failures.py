@@ -65,6 +65,9 @@ _NOT_A_MEMBER: Final = (
     "group has rebalanced",
     "CommitFailed",
 )
+_FENCED: Final = ("FENCED_INSTANCE_ID", "FencedInstanceId")
+_COMMIT_FAILED: Final = ("CommitFailed", "Commit cannot be completed", "commit cannot be completed")
+_NOT_STORED: Final = ("rror when storing group assignment",)
 _JOIN_FAILED: Final = "failed due to"
 """A part of the reason for which the Java consumer joins again after an error."""
 _POLL_OR_SESSION: Final = (
@@ -93,8 +96,18 @@ def _has(row: Row, words: Sequence[str]) -> bool:
     return any(word in text for word in words)
 
 
+def _is_fenced(row: Row) -> bool:
+    return row_predicates.is_instance_taken(row) or (row_predicates.is_failure(row) and _has(row, _FENCED))
+
+
 def _is_crash(row: Row) -> bool:
-    return row_predicates.is_failure(row) and not _is_lost_session(row) and not _is_without_coordinator(row)
+    if _is_lost_session(row) or _is_refused_commit(row) or _is_without_coordinator(row):
+        return False  # an error of the group protocol that the application did not catch
+    return row_predicates.is_failure(row)
+
+
+def _is_not_stored(row: Row) -> bool:
+    return row.kind == EventKind.REBALANCE_STARTED and _has(row, _NOT_STORED)
 
 
 def _is_lost_session(row: Row) -> bool:
@@ -106,6 +119,8 @@ def _is_lost_session(row: Row) -> bool:
 
 
 def _is_refused_commit(row: Row) -> bool:
+    if row.kind == OtherEventKind.CLIENT_FAILED:
+        return _has(row, _COMMIT_FAILED)
     return row.kind == EventKind.COMMIT_REFUSED and (not _text(row).strip() or _has(row, _NOT_A_MEMBER))
 
 
@@ -142,7 +157,7 @@ _FAILURES: Final = (
         "instance_id_conflict",
         LIKELY,
         "was fenced: another process uses its group.instance.id",
-        row_predicates.is_instance_taken,
+        _is_fenced,
         "which processes share the group.instance.id; add the other clients' logs or __consumer_offsets",
     ),
     _Failure(
@@ -210,6 +225,13 @@ _FAILURES: Final = (
     _Failure(
         "unknown",
         MIN_CONFIDENCE,
+        "got no assignment because the coordinator could not write it to __consumer_offsets",
+        _is_not_stored,
+        "why the coordinator could not write; add the broker's log around this line (in-sync replicas, disks)",
+    ),
+    _Failure(
+        "unknown",
+        MIN_CONFIDENCE,
         "failed to join the group",
         _is_failed_join,
         "why the join failed; add the broker's log",
@@ -230,6 +252,7 @@ _KINDS: Final = (
     EventKind.HEARTBEAT_REFUSED,
     EventKind.COORDINATOR_LOST,
     EventKind.JOIN_REQUESTED,
+    EventKind.REBALANCE_STARTED,
 )
 _JOINED: Final = (EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED, EventKind.PARTITIONS_ASSIGNED)
 _SESSION_KINDS: Final = (*_JOINED, EventKind.HEARTBEAT_REFUSED, EventKind.SESSION_LOST, EventKind.COMMIT_REFUSED)
@@ -262,8 +285,11 @@ def single_failure(history: GroupHistory) -> Finding | None:
 
 
 def has_evidence_of_health(history: GroupHistory) -> bool:
-    """Return whether a row shows that the group worked."""
-    return any(True for _ in history.each(*_HEALTH))
+    """Return whether a row shows that the group worked, or that a client was closed in order."""
+    if any(True for _ in history.each(*_HEALTH)):
+        return True
+    leaves = (row for row in history.of(EventKind.MEMBER_LEFT) if row.is_from_client)
+    return any(row_predicates.is_close_reason(row_predicates.reason(row)) for row in leaves)
 
 
 def rebalance_without_reason(history: GroupHistory) -> Row | None:
@@ -287,7 +313,7 @@ def rebalance_without_reason(history: GroupHistory) -> Row | None:
 
 
 def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> Finding:
-    names = unique(name for row in rows if (name := _name(row)))
+    names = unique(name for row in rows if row.kind != EventKind.REBALANCE_STARTED and (name := _name(row)))
     limits = [limit for row in rows if (limit := row.detail_number("limit_ms"))]
     silent = [duration for row in rows if (duration := row.detail_number("duration_ms"))]
     figures = {"failures": len(rows)} | ({"limit_ms": limits[0]} if limits else {})
@@ -305,7 +331,7 @@ def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> F
         culprits=names,
         times=tuple(row.time_ms for row in rows),
         confidence=failure.confidence,
-        evidence=shown(evidence(row, f"{_name(row) or 'a client'} {what}") for row in rows),
+        evidence=shown(evidence(row, f"{(names and _name(row)) or 'a client'} {what}") for row in rows),
         recurring=len(rows) > max(1, len(names)),
         figures=figures,
         missing=(missing,),

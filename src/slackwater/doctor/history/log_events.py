@@ -229,6 +229,8 @@ def match_line(line: LogLine) -> tuple[CompiledTemplate | str | None, tuple[str 
         return UNRECOGNIZED, ()
     if matched := TEMPLATES.match(line.text, choice):
         template, match = matched
+        if line.text.count("(") > line.text.count(")") and (wrapped := _match_wrapped(line)) is not None:
+            return wrapped
         return (template if template.template.kind else None), match.groups()
     if (wrapped := _match_wrapped(line)) is not None:
         return wrapped
@@ -247,7 +249,7 @@ def _match_wrapped(line: LogLine) -> tuple[CompiledTemplate | None, tuple[str | 
         rest = after.strip()
         if not rest or _HAS_CLOCK.search(rest[:_MAX_HEAD]) or after.startswith("\t") or _read_alone(rest):
             return None
-        for joined in (f"{text} {rest}", f"{text}{rest}"):
+        for joined in (f"{text}{rest}", f"{text} {rest}"):
             choice = TEMPLATES.choose(literals_in(joined))
             if choice is not None and (matched := TEMPLATES.match(joined, choice)) is not None:
                 template, match = matched

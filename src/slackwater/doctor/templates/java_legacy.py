@@ -173,8 +173,14 @@ JAVA_LEGACY: Final = Family(
 SPRING: Final = Family(
     name="Spring's listener container",
     source=EventSource.CLIENT_LOG,
-    markers=(": partitions assigned: [", ": partitions revoked: [", ": partitions lost: ["),
-    prefix=r"^(.*?)(\S*)(?=: partitions )",  # without the group before 2.5
+    markers=(
+        ": partitions assigned: [",
+        ": partitions revoked: [",
+        ": partitions lost: [",
+        "atal consumer exception; stopping container",
+        "topping container due to an Error",
+    ),
+    prefix=r"^(.*?)(?:(\S*)(?=: partitions ))?",  # without the group before 2.5
     prefix_slots=("head", "group"),
     words=(),
     is_open=True,
@@ -199,6 +205,20 @@ SPRING: Final = Family(
             ": partitions lost: [",
             ": partitions lost: [<partitions>]",
             EventKind.PARTITIONS_LOST,
+        ),
+        Template(
+            "container failed",
+            "2.0+",
+            "atal consumer exception; stopping container",
+            "Fatal consumer exception; stopping container",
+            OtherEventKind.CLIENT_FAILED,
+        ),
+        Template(
+            "container failed",
+            "2.0+",
+            "topping container due to an Error",
+            "Stopping container due to an Error",
+            OtherEventKind.CLIENT_FAILED,
         ),
     ),
 )

@@ -35,7 +35,7 @@ _RDKAFKA_EVENTS: Final = (
         "commit failed",
         "1.6+",
         "Offset commit (",
-        "Offset commit (<*>) failed for <*> partition(s) in join-state <*>: <error>[[: <*>]]",
+        "Offset commit (<*>) failed for <*> partition(s) in join-state <*>: <error>",
         EventKind.COMMIT_REFUSED,
     ),
     Template(

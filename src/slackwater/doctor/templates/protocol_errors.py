@@ -118,6 +118,7 @@ _REFUSED_JOINS: Final = (
     ("INVALID_SESSION_TIMEOUT", "session timeout is not within the range allowed by the broker"),
     ("INVALID_SESSION_TIMEOUT", "Broker: Invalid session timeout"),
     ("GROUP_MAX_SIZE_REACHED", "consumer group has reached its max size"),
+    ("GROUP_MAX_SIZE_REACHED", "already has the configured maximum number of members"),
     ("GROUP_MAX_SIZE_REACHED", "Broker: Consumer group has reached maximum size"),
     ("INCONSISTENT_GROUP_PROTOCOL", "InconsistentGroupProtocol"),
     ("INCONSISTENT_GROUP_PROTOCOL", "inconsistent_group_protocol"),
