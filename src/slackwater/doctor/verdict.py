@@ -22,6 +22,7 @@ from slackwater.doctor.causes.rules import BROKER, CAUSES, CLIENTS, RECORDS, RUL
 from slackwater.doctor.causes.single_failures import (
     has_evidence_of_health,
     is_asked_to_rejoin,
+    leader_without_reason,
     rebalance_without_reason,
     single_failure,
 )
@@ -79,6 +80,7 @@ _NOT_VISIBLE: Final = (
 )
 _WHO_LEFT: Final = "which member left and why; lines are missing, add the complete broker's log or the clients' logs"
 _WHY_REBALANCED: Final = "which member came or left; add the broker's log or the logs of the other clients"
+_WHY_LEADER: Final = "why the leader joined again; add its log and more of the broker's log"
 _NO_EVIDENCE: Final = (
     "the input shows neither a failure nor a completed join, a generation or commits; add more of the logs"
 )
@@ -314,6 +316,17 @@ def _healthy(history: GroupHistory) -> Finding:
             missing=(_WHY_REBALANCED,),
             alternatives=("scale_out", "scale_in", "rolling_restart", "shared_group_id"),
             headline="the group rebalanced; the lines of this client do not show why",
+        )
+    if (row := leader_without_reason(history)) is not None:
+        return Finding(
+            UNKNOWN,
+            (),
+            (row.time_ms,),
+            UNSURE,
+            evidence=shown([evidence(row, "the leader joined again and started a rebalance")]),
+            missing=(_WHY_LEADER,),
+            alternatives=("leader_rejoins", "partitions_added", "subscription_change"),
+            headline="the leader started a rebalance; the lines do not show why",
         )
     if not has_evidence_of_health(history):
         return Finding(UNKNOWN, (), (), UNSURE, missing=(_NO_EVIDENCE,))

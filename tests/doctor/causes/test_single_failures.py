@@ -291,3 +291,22 @@ def test_assignment_that_was_not_stored_is_not_healthy() -> None:
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.partial, verdict.culprits) == ("unknown", True, ())
     assert "__consumer_offsets" in verdict.headline
+
+
+def test_commit_that_failed_for_the_application_is_no_late_poll() -> None:
+    scenario = Scenario()
+    scenario.log("a", EventKind.COMMIT_REFUSED, 5)
+    scenario.log("a", EventKind.COMMIT_REFUSED, 5, detail={"error": "com.example.SinkException"})
+    verdict = scenario.verdict()
+    assert verdict.cause == "unknown"
+    assert "poll_delay" in verdict.alternatives
+
+
+def test_leader_that_rejoins_for_an_unknown_reason_is_not_healthy() -> None:
+    scenario = Scenario()
+    scenario.start("a", "b")
+    scenario.rejoin("a", 60)
+    scenario.form(61)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.headline) == ("unknown", "the leader started a rebalance; the lines do not show why")
+    assert "leader_rejoins" in verdict.alternatives

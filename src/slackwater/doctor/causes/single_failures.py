@@ -20,7 +20,7 @@ from slackwater.doctor.events.times import has_clock
 from slackwater.doctor.headlines import count_of, shown_names
 from slackwater.doctor.prescriptions.numbers import measured
 from slackwater.doctor.timeline.group_history import GroupHistory
-from slackwater.group.events import EventKind
+from slackwater.group.events import EventKind, Trigger
 
 MIN_CONFIDENCE: Final = 0.5
 _MIDDLE: Final = 0.6
@@ -277,11 +277,20 @@ def single_failure(history: GroupHistory) -> Finding | None:
     rows = history.of(*_KINDS)
     for failure in _FAILURES:
         own = [row for row in rows if failure.matches(row)]
+        if failure.matches is _is_refused_commit and _has_other_errors(own, rows):
+            continue
         if own and failure.matches is _is_without_coordinator and (moved := _moved_coordinator(history)) is not None:
             return moved
         if own:
             return _finding(history, failure, occasions(own))
     return _left_and_went_on(history) or _asked_to_rejoin(history)
+
+
+def _has_other_errors(own: Sequence[Row], rows: Sequence[Row]) -> bool:
+    """Return whether none of a client's refused commits names an error, and another failed commit does."""
+    if any(_text(row).strip() for row in own):
+        return False
+    return any(_is_failed_commit(row) and _text(row).strip() for row in rows)
 
 
 def has_evidence_of_health(history: GroupHistory) -> bool:
@@ -290,6 +299,14 @@ def has_evidence_of_health(history: GroupHistory) -> bool:
         return True
     leaves = (row for row in history.of(EventKind.MEMBER_LEFT) if row.is_from_client)
     return any(row_predicates.is_close_reason(row_predicates.reason(row)) for row in leaves)
+
+
+def leader_without_reason(history: GroupHistory) -> Row | None:
+    """Return where the leader started a rebalance for a reason that neither it nor a client's log names."""
+    if history.has_clients:
+        return None
+    rows = (row for row in history.of(EventKind.REBALANCE_STARTED) if row.trigger == Trigger.LEADER_REJOIN)
+    return next((row for row in rows if not row.detail_text("client_reason")), None)
 
 
 def rebalance_without_reason(history: GroupHistory) -> Row | None:

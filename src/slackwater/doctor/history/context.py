@@ -38,7 +38,7 @@ _ERROR_FIELD: Final = re.compile(
     r"""(?<![\w.-])(?:err|error|reason|cause)["']?\s*[:=]+\s*("(?:[^"\\]|\\.)*(?:"|$)|'[^']*'|[^,;}"'\n]+)"""
 )
 _EXCEPTION: Final = re.compile(
-    r"(?:^|[\s\"])((?:[a-z_]\w*\.)+(?:\w+\$)?[A-Z]\w*(?:Exception|Error)\b.{0,200})", re.ASCII
+    r"(?:^|[\s\"\]])((?:[a-z_]\w*\.)+(?:\w+\$)?[A-Z]\w*(?:Exception|Error)\b.{0,200})", re.ASCII
 )
 _REASON: Final = re.compile(r"(?:^|\s)reason:+\s*(.+)$")
 _NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "<nil>", "", "0"})

@@ -33,9 +33,9 @@ _RDKAFKA_EVENTS: Final = (
     ),
     Template(
         "commit failed",
-        "1.6+",
+        "1.0+",
         "Offset commit (",
-        "Offset commit (<*>) failed for <*> partition(s) in join-state <*>: <error>",
+        "Offset commit (<*>) failed for <*> partition(s)[[ in join-state <*>]]: <error>",
         EventKind.COMMIT_REFUSED,
     ),
     Template(
@@ -257,6 +257,7 @@ LIBRDKAFKA_TEXT: Final = Family(
     source=EventSource.CLIENT_LOG,
     markers=(
         "Application maximum poll interval",
+        "Offset commit (",
         "onsumer group session timed out",
         "heartbeat error response",
         "Heartbeat failed: ",
