@@ -31,6 +31,7 @@ _FIELDS: Final = {
 _RUBY_TAG: Final = re.compile(r"\[\[([^\]]+)\] \{")
 _GROUP_MEMBER: Final = re.compile(r"Group member \(([^,]+),coor=(#PID<[\d.]+>)?")
 """brod's name of a member: its group and its process."""
+_RDKAFKA_GROUP: Final = re.compile(r'\bGroup "([^"\\]+)"')
 _COMPOSE: Final = re.compile(r"(?:\d\d?:\d\d:\d\d(?: [AP]M)? )?([A-Za-z][\w.-]*) +\| ", re.ASCII)
 """docker-compose and foreman write the name of the container or process before each line."""
 _HEADER: Final = re.compile(r"^(?:.*\W)?[Gg]roup (?:coordinator|member) \(.*\):\s*$")
@@ -122,7 +123,9 @@ def _field_in(name: str, text: str) -> str | None:
     if match := _FIELDS[name].search(text):
         value = match[1].rstrip(".:")
         return None if value.lower() in _NOTHING else value
-    if name == "group" and (match := _RUBY_TAG.search(text) or _GROUP_MEMBER.search(text)):
+    if name == "group" and (
+        match := _RUBY_TAG.search(text) or _GROUP_MEMBER.search(text) or _RDKAFKA_GROUP.search(text)
+    ):
         return match[1]
     if name == "client" and (match := _GROUP_MEMBER.search(text)):
         return match[2]
