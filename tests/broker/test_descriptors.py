@@ -146,12 +146,21 @@ def test_start_with_too_few_descriptors_is_one_sentence(tmp_path: Path) -> None:
             broker.stop()
 
     asyncio.run(scenario())
-    command = [sys.executable, "-m", "slackwater", "broker", "--listen", "127.0.0.1:0", "--data", str(tmp_path)]
-    done = subprocess.run(
-        ["bash", "-c", 'ulimit -n 80 && exec "$@"', "bash", *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert done.stderr == (
+    assert _refusal(tmp_path, limit=80) == (
         f"slackwater: The logs in {tmp_path} need more file descriptors than the limit of 80 allows. "
         "Raise the limit (ulimit -n), and start the broker again.\n"
     )
+    assert _refusal(tmp_path, limit=12) == (
+        "slackwater: The limit of open files is 12; a broker needs at least 16, and one for every partition and "
+        "connection. Raise the limit (ulimit -n).\n"
+    )
+
+
+def _refusal(directory: Path, *, limit: int) -> str:
+    """Return the output of a start with a limit of descriptors."""
+    command = [sys.executable, "-m", "slackwater", "broker", "--listen", "127.0.0.1:0", "--data", str(directory)]
+    done = subprocess.run(
+        ["bash", "-c", f'ulimit -n {limit} && exec "$@"', "bash", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    return done.stderr

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from slackwater.cli.pairs import parse_pairs
 from slackwater.escaping import get_logger
+from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
     from slackwater.broker.process import BrokerOptions
@@ -30,6 +32,7 @@ DETAILS: Final = """\
 The log goes to standard error, in Kafka's format. Ctrl-C or SIGTERM stops the
 broker cleanly; a second Ctrl-C ends it at once."""
 LINE = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+MIN_OPEN_FILES: Final = 16
 WARM_UP_PAUSE_S = 0.005
 GC_THRESHOLD = 50_000  # new objects per collection
 KEPT_BYTES = 64 * 1024 * 1024  # freed memory that the allocator keeps; a response has at most `fetch.max.bytes`
@@ -66,7 +69,18 @@ def main(words: Sequence[str]) -> None:
         allow_anonymous=arguments.allow_anonymous,
         metrics=parse_address(arguments.metrics, "--metrics") if arguments.metrics is not None else None,
     )
+    _check_open_files_limit()
     run(_serve(options, until_eof=arguments.until_eof))
+
+
+def _check_open_files_limit() -> None:
+    """Raise `UsageError` if the event loop could not start."""
+    _, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if maximum != resource.RLIM_INFINITY and maximum < MIN_OPEN_FILES:
+        raise UsageError(
+            f"The limit of open files is {maximum}; a broker needs at least {MIN_OPEN_FILES}, and one for every "
+            "partition and connection. Raise the limit (ulimit -n)."
+        )
 
 
 def _named(text: str, option: str) -> str:
