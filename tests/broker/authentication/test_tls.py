@@ -1,6 +1,8 @@
 """TLS on a listener: versions, client certificates, changed files, half-open handshakes."""
 
 import asyncio
+import errno
+import os
 import shutil
 import socket
 import ssl
@@ -155,6 +157,23 @@ def test_client_without_a_valid_certificate_gets_the_reason(
         assert server.principals == []
 
     with_secured_server(tmp_path, SSL, scenario, ssl_client_auth="required", **settings)
+
+
+def test_connection_without_a_free_descriptor_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, settings = certificates(tmp_path)
+
+    def fail(self: socket.socket) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def scenario(server: Server) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "dup", fail)
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await connect(server, SSL, client_context(authority))
+        assert server.pending_connections == 0
+        assert await is_served(await connect(server, SSL, client_context(authority)))
+
+    with_secured_server(tmp_path, SSL, scenario, **settings)
 
 
 def test_requested_certificate_may_be_missing(tmp_path: Path) -> None:
