@@ -145,7 +145,8 @@ def _parse_bearer(message: bytes) -> tuple[str, str]:
     """Return the authorization id and the token of a first message, in linear time: anybody can send one."""
     header, *parts = message.split(_SEPARATOR)
     pairs = [_PAIR.fullmatch(part) for part in parts[:-2]]
-    bearer = _BEARER.fullmatch(dict(pair.groups() for pair in pairs if pair).get(b"auth", b""))
+    values = {pair[1]: pair[2] for pair in pairs if pair}
+    bearer = _BEARER.fullmatch(values.get(b"auth", b""))
     start = _HEADER.fullmatch(header)
     if start is None or bearer is None or not all(pairs) or parts[-2:] != [b"", b""]:
         raise SaslAuthenticationError("Invalid OAUTHBEARER client first message")

@@ -24,4 +24,5 @@ def error_response(request: CreateDelegationTokenRequest, version: int, error: E
 def _refused(error: Error, version: int, principal: str) -> CreateDelegationTokenResponse:
     kind, _, name = principal.partition(":")
     requester = (kind, name) if version >= 3 else ("", "")
-    return CreateDelegationTokenResponse(error, kind, name, *requester, *[time_of(error)] * 3)
+    time_ms = time_of(error)
+    return CreateDelegationTokenResponse(error, kind, name, *requester, time_ms, time_ms, time_ms)
