@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a connection without authentication, as in Kafka."""
 MAX_UNSENT_BYTES: Final = 1024 * 1024
+MAX_SOFTWARE_NAME: Final = 100  # characters; the rest of a longer name is not stored
 # A smaller request has too few elements to take long.
 MIN_LARGE_BYTES: Final = 1_000
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))

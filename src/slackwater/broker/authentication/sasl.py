@@ -11,7 +11,7 @@ from enum import Enum, auto
 from time import monotonic
 from typing import Final
 
-from slackwater.broker.connection import Connection
+from slackwater.broker.connection import MAX_SOFTWARE_NAME, Connection
 from slackwater.group.errors import Error
 from slackwater.security.errors import SaslAuthenticationError
 from slackwater.security.server_mechanisms import Rejected, ServerMechanism
@@ -118,7 +118,7 @@ class SaslAuthentication:
                 response = self._options.api_versions(request, version)
                 if response.error_code == Error.NONE:
                     self._state = _State.HANDSHAKE
-                    self._client_software = request.client_software_name
+                    self._client_software = request.client_software_name[:MAX_SOFTWARE_NAME]
                 return response
             case SaslHandshakeRequest(), _:
                 self.failure = "Unexpected Kafka request of type SASL_HANDSHAKE during SASL authentication."

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from slackwater.broker.broker import Broker
+from slackwater.broker.connection import MAX_SOFTWARE_NAME
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.apis import API_VERSIONS, PRODUCE, Api
@@ -34,7 +35,7 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     """List all APIs and their versions."""
     listed = response(request, context.version, broker.apis)
     if listed.error_code == Error.NONE:
-        context.connection.client_software = request.client_software_name
+        context.connection.client_software = request.client_software_name[:MAX_SOFTWARE_NAME]
     context.respond(listed)
 
 
