@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import slackwater.spark
 from slackwater import Broker, Producer
+from slackwater.group.events import MemberJoined
 from slackwater.group.topic_partition import TopicPartition
 from tests.waiting import wait_until
 
@@ -93,6 +94,8 @@ def test_default_client_id_names_the_application(job: Job, spark: SparkSession) 
     assert re.fullmatch(rf"{re.escape(application)}-\d+", first)
     assert first != second  # two queries of one application have separate metrics
     assert client_id(kafka_client_id="mine") == "mine"
+    joins = [event.detail for event in job.broker.events(job.name) if isinstance(event.detail, MemberJoined)]
+    assert {join.client_software for join in joins if join.client_software} == {"slackwater-spark"}
 
 
 @pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}])
