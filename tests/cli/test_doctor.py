@@ -333,6 +333,11 @@ def test_healthy_groups_of_several_clusters_have_their_cluster(monkeypatch: pyte
     assert "healthy: calm (eu), calm (us)\n" in printed(monkeypatch, *verdicts)
 
 
+def test_blocked_heartbeats_are_not_called_a_poll_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = replace(stormy(), figures={"handler_blocks": 1, "session_ms": 4_000})
+    assert "  a handler blocks heartbeats for longer than session.timeout.ms" in printed(monkeypatch, verdict)
+
+
 def test_few_rebalances_are_no_storm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " (a rebalance storm); " in printed(monkeypatch, stormy())
     assert " (it recurs); " in printed(monkeypatch, replace(stormy(), rebalances=2))

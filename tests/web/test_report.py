@@ -22,9 +22,11 @@ NASTY = "</script><script>alert('x')</script>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
-def report(verdicts: Sequence[Verdict], **options: Sequence[tuple[str, int, str]]) -> str:
+def report(
+    verdicts: Sequence[Verdict], title: str = "Rebalance report", unrecognized: Sequence[tuple[str, int, str]] = ()
+) -> str:
     """Return the page with plain spaces before units."""
-    return web_report.report(verdicts, **options).replace("\N{NO-BREAK SPACE}", " ")
+    return web_report.report(verdicts, title, unrecognized).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def rebalance_of(generation: int, trigger: str | None = "poll_timeout") -> RecordedRebalance:

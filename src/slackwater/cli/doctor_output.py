@@ -107,14 +107,13 @@ def _combined(alike: "Sequence[Verdict]") -> "Verdict":
 
 def _print_verdict(alike: "Sequence[Verdict]", verdicts: "Sequence[Verdict]", *, all_libraries: bool) -> None:
     """Print what groups with the same cause and evidence have in common: usually one group."""
-    from slackwater.doctor.causes.rules import CAUSES
-    from slackwater.doctor.verdict_text import also_found, incident_time, other_causes, recurrence
+    from slackwater.doctor.verdict_text import also_found, explanation, incident_time, other_causes, recurrence
 
     verdict = _combined(alike)
     color = _RED if verdict.action_needed else _YELLOW if verdict.cause == "unknown" or verdict.partial else _CYAN
     _print(_title(verdict), color=color, bold=True)
     storm = f" ({again})" if (again := recurrence(verdict)) else ""
-    _print(f"{CAUSES[verdict.cause].summary}{storm}; {_rebalances(alike)}{_confidence(verdict.confidence)}", indent=2)
+    _print(f"{explanation(verdict)}{storm}; {_rebalances(alike)}{_confidence(verdict.confidence)}", indent=2)
     if when := incident_time(verdict, verdicts):
         _print(f"when: {when}", indent=2)
     if verdict.secondary:

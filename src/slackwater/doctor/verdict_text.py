@@ -43,6 +43,15 @@ def with_units(text: str) -> str:
     return _BEFORE_UNIT.sub(NO_BREAK, text)
 
 
+def explanation(verdict: Verdict) -> str:
+    """Return what the cause of a verdict means."""
+    if verdict.figures.get("handler_blocks"):
+        return "a handler blocks heartbeats for longer than session.timeout.ms"
+    if verdict.figures.get("rejoined_late"):
+        return "a busy poll loop delays the rebalance"
+    return CAUSES[verdict.cause].summary
+
+
 def recurrence(verdict: Verdict) -> str:
     """Return whether the cause recurs, and whether that made a storm of rebalances; empty if it does not."""
     if not verdict.storm:

@@ -17,7 +17,6 @@ from importlib.resources import files
 from typing import Any, Final
 
 from slackwater.doctor.causes.finding import EvidenceLine
-from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.events.row_predicates import is_close_reason
 from slackwater.doctor.events.times import shown_time
 from slackwater.doctor.history.files import display_name
@@ -28,7 +27,7 @@ from slackwater.doctor.timeline.member_timelines import MemberTimeline, Timeline
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
-from slackwater.doctor.verdict_text import also_found, incident_time, other_causes, recurrence, with_units
+from slackwater.doctor.verdict_text import also_found, explanation, incident_time, other_causes, recurrence, with_units
 from slackwater.escaping import escape_line
 from slackwater.version import __version__
 
@@ -151,7 +150,7 @@ def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
         f'<p class="headline">{_prose(_headline(verdict))}</p>' if verdict.headline else "",
         f'<p class="faint">When: {_prose(when)}.</p>' if when else "",
         _figures(verdict),
-        f"<p>{_text(_sentence(CAUSES[verdict.cause].summary))}{culprits}</p>",
+        f"<p>{_text(_sentence(explanation(verdict)))}{culprits}</p>",
         _related(verdict),
         _missing(verdict.missing),
         _evidence(verdict.evidence),

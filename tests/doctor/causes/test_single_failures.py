@@ -310,3 +310,14 @@ def test_leader_that_rejoins_for_an_unknown_reason_is_not_healthy() -> None:
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.headline) == ("unknown", "the leader started a rebalance; the lines do not show why")
     assert "leader_rejoins" in verdict.alternatives
+
+
+def test_client_that_rejoins_late_is_not_said_to_stay_away() -> None:
+    scenario = Scenario()
+    for at in (0, 3, 6):
+        scenario.log("a", EventKind.HEARTBEAT_REFUSED, at, detail=REBALANCING)
+    scenario.log("a", EventKind.MEMBER_JOINED, 9.1, generation=9)
+    verdict = scenario.verdict()
+    assert verdict.headline == "a was asked to rejoin 3 times in 6.0 s and rejoined only after 9.1 s"
+    assert verdict.evidence[-1].what == "a rejoined"
+    assert not any("raise" in item.what for item in verdict.prescriptions)

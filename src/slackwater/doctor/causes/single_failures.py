@@ -473,9 +473,10 @@ def _left_and_went_on(history: GroupHistory) -> Finding | None:
 
 
 def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
-    """Find a client that is asked to rejoin repeatedly and does not: its poll loop does not run."""
+    """Find a client that is asked to rejoin repeatedly and does not, or does so late: its poll loop is busy."""
     asked: dict[str, list[Row]] = {}
     longest: list[Row] = []
+    rejoined: Row | None = None
     for row in history.of(
         EventKind.HEARTBEAT_REFUSED, EventKind.JOIN_REQUESTED, EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED
     ):
@@ -483,6 +484,7 @@ def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
             continue
         own = asked.setdefault(_name(row), [])
         if row.kind in _JOINED:
+            rejoined = row if own and own[-1] is longest[-1] else rejoined
             own.clear()
         elif is_asked_to_rejoin(row):
             since_ms = row.time_ms - own[-1].time_ms if own and has_clock(row.time_ms) else _SAME_REQUEST_MS
@@ -491,23 +493,40 @@ def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
             elif since_ms < _SAME_REQUEST_MS:
                 continue
             own.append(row)
-            longest = list(own) if len(own) > len(longest) else longest
+            if len(own) > len(longest):
+                longest, rejoined = list(own), None
     if len(longest) < _MIN_REJOIN_REQUESTS:
         return None
     name = _name(longest[0])
     waited_ms = longest[-1].time_ms - longest[0].time_ms if has_clock(longest[0].time_ms) else 0
     during = f" in {measured(waited_ms)}" if waited_ms else ""
+    who, requests = name or "a client", f"{len(longest)} times{during}"
+    figures = {"failures": len(longest)} | ({"waited_ms": waited_ms} if waited_ms else {})
+    late_ms = rejoined.time_ms - longest[0].time_ms if rejoined is not None and waited_ms else 0
+    done = f" and rejoined only after {measured(late_ms)}" if late_ms else " and rejoined late"
     return Finding(
         cause=_of_protocol(history, "poll_delay"),
         culprits=(name,) if name else (),
         times=tuple(row.time_ms for row in longest),
         confidence=_MIDDLE,
-        evidence=shown(evidence(row, f"{name or 'a client'} was asked to rejoin and did not") for row in longest),
-        figures={"failures": len(longest)} | ({"waited_ms": waited_ms} if waited_ms else {}),
-        missing=("what the poll loop does meanwhile, and whether it rejoined later; add the rest of the client's log",),
-        alternatives=("stuck_rebalance",),
+        evidence=shown(
+            [
+                *(
+                    evidence(row, f"{who} was asked to rejoin")
+                    for row in (longest if rejoined is None else longest[:2])
+                ),
+                evidence(rejoined, f"{who} rejoined"),
+            ]
+        ),
+        figures=figures | ({"rejoined_late": 1} if rejoined is not None else {}),
+        missing=(
+            "what the poll loop does meanwhile, and whether it rejoined later; add the rest of the client's log"
+            if rejoined is None
+            else "what the poll loop did meanwhile; add the application's log",
+        ),
+        alternatives=("stuck_rebalance",) if rejoined is None else (),
         partial=True,
-        headline=f"{name or 'a client'} was asked to rejoin {len(longest)} times{during} and did not",
+        headline=f"{who} was asked to rejoin {requests}{' and did not' if rejoined is None else done}",
     )
 
 

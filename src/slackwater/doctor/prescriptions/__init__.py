@@ -89,6 +89,8 @@ def prescribe(cause: str, figures: Mapping[str, int], *, is_cooperative: bool = 
     """Return the prescriptions for a cause, given the measured figures and whether rebalances are incremental."""
     if cause == "poll_delay" and figures.get("handler_blocks"):
         cause = "handler_blocks_heartbeats"
+    if figures.get("rejoined_late"):
+        cause = "rejoined_late"
     if cause == "startup_herd" and figures.get("rounds") == 1:
         cause = "startup_in_one_round"
     values = _values(figures)

@@ -101,6 +101,14 @@ POLL_REMEDIES: Final = (
 REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "poll_delay": POLL_REMEDIES,
     "kip848_poll_delay": POLL_REMEDIES,
+    "rejoined_late": (
+        Remedy(
+            f"{FEWER_RECORDS}, or use a faster handler: every rebalance waits until all members have polled again",
+            "slightly more overhead per record",
+            cites=(MAX_POLL_RECORDS, BACKGROUND_HEARTBEATS),
+        ),
+        OFF_THE_POLL_THREAD,
+    ),
     "handler_blocks_heartbeats": (
         Remedy(
             "call heartbeat() in the handler, at least once per third of the session timeout",
