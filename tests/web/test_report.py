@@ -224,6 +224,14 @@ def test_column_of_clusters_is_left_out_if_none_is_named() -> None:
     assert "<th>cluster</th>" not in report([replace(healthy("quiet"), cluster="")])
 
 
+def test_lines_without_times_have_no_timeline() -> None:
+    page = report([replace(unhealthy(), began_ms=1, ended_ms=7)])
+    assert "What happened" not in page
+    assert "Episodes" not in page
+    assert 'id="timeline-0" hidden' in page
+    assert '"dated": false' in report([replace(unhealthy(), began_ms=315_532_800_001)])
+
+
 def test_empty_report() -> None:
     assert "0 groups, none needs action." in report([])
 

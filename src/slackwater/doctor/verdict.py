@@ -158,7 +158,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
     by_minute = minutes(history, recorded) if with_timeline or history.of(EventKind.PROGRESS) else []
     remark = stop_the_world(history, recorded)
     findings += [remark] if remark is not None else []
-    also = tuple(finding for finding in findings if finding is not chosen and finding.cause != chosen.cause)
+    also = tuple(finding for finding in findings if finding is not chosen and not _is_said(finding, chosen))
     alerts = tuple(alert.name for alert in firing(_measured(history, recorded)))
     definition = CAUSES[chosen.cause]
     is_avoidable = definition.avoidable and REBALANCES_TOO_OFTEN in alerts
@@ -201,6 +201,12 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         library_of_joins=library_of_software(_client_software(history)),
     )
     return with_library(replace(verdict, client_lines=_client_lines(history)) if verdict.prescriptions else verdict)
+
+
+def _is_said(finding: Finding, chosen: Finding) -> bool:
+    """Return whether the chosen finding has the same cause, or names it as another possible one of its culprits."""
+    is_alternative = finding.cause in chosen.alternatives and set(finding.culprits) <= set(chosen.culprits)
+    return finding.cause == chosen.cause or is_alternative
 
 
 def with_library(verdict: Verdict) -> Verdict:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from slackwater.doctor.causes.finding import EvidenceLine
 from slackwater.doctor.events.row_predicates import is_close_reason
-from slackwater.doctor.events.times import shown_time
+from slackwater.doctor.events.times import has_clock, is_dated, shown_time
 from slackwater.doctor.history.files import display_name
 from slackwater.doctor.history.lines import SHOWN_CHARACTERS, readable
 from slackwater.doctor.prescriptions import Prescription, place_to_paste, settings_note
@@ -157,16 +157,17 @@ def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
         f"<p><b>Nothing to do</b>: {_text(verdict.no_action)}.</p>" if verdict.no_action else "",
         _prescriptions(verdict),
         _what_happened(verdict, at),
-        _episodes(verdict.episodes),
-        _rebalance_table(verdict.recorded_rebalances),
+        _episodes(verdict.episodes) if has_clock(verdict.began_ms) else "",
+        _rebalance_table(verdict.recorded_rebalances) if has_clock(verdict.began_ms) else "",
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
 
 
 def _what_happened(verdict: Verdict, at: int) -> str:
-    """Return the place of the timeline; hidden if it would be empty."""
-    has_timeline = bool(verdict.recorded_rebalances or verdict.member_timelines or verdict.lag)
+    """Return the place of the timeline; hidden if it would be empty, or if the lines have no times."""
+    has_content = bool(verdict.recorded_rebalances or verdict.member_timelines or verdict.lag)
+    has_timeline = has_content and has_clock(verdict.began_ms)
     place = f'<div class="timeline" id="timeline-{at}"{"" if has_timeline else " hidden"}></div>'
     return f"<h3>What happened</h3>{_lag(verdict)}{_legend(verdict)}{place}" if has_timeline else place
 
@@ -388,6 +389,7 @@ def _timeline(verdict: Verdict) -> dict[str, Any]:
         "label": escape_line(f"Timeline of group {verdict.group}"),
         "from_ms": verdict.began_ms,
         "to_ms": verdict.ended_ms,
+        "dated": is_dated(verdict.began_ms),
         "episodes": [
             {
                 "from_ms": episode.began_ms,

@@ -1,7 +1,7 @@
 /* A group's history on one time axis: a row per member, generations, triggers, episodes.
  *
  * timeline(element, data) draws into the element and redraws on zoom. Times are milliseconds since 1970.
- *   data.from_ms, data.to_ms
+ *   data.from_ms, data.to_ms, data.dated (whether the times have a date)
  *   data.episodes    [{from_ms, to_ms, kind, title}]
  *   data.rebalances  [{from_ms, to_ms, generation, tone, failed, title}], tone is a class of page.css
  *   data.timelines   [{name, note, culprit, spans: [{from_ms, to_ms, kind, title}], marks: [{time_ms, kind, title}]}]
@@ -81,7 +81,7 @@ function timeline(element, data) {
       svg.append(node("line", { x1: x(at), x2: x(at), y1: AXIS - 6, y2: height - 8, class: "grid" }));
       svg.append(node("text", { x: x(at), y: AXIS - 10, class: "tick" }, clock(at, step)));
     }
-    svg.append(node("text", { x: LEFT - 34, y: AXIS - 10, class: "day" }, new Date(from).toISOString().slice(0, 10) + (LEFT < 150 ? "" : " UTC")));
+    if (data.dated) svg.append(node("text", { x: LEFT - 34, y: AXIS - 10, class: "day" }, new Date(from).toISOString().slice(0, 10) + (LEFT < 150 ? "" : " UTC")));
     let y = AXIS;
     if (data.episodes.length) {
       for (const episode of data.episodes.filter(isVisible)) {
