@@ -110,3 +110,10 @@ def test_spark_query_is_not_told_to_poll() -> None:
     assert place_to_paste(first, "spark").startswith("set as an option of readStream")
     assert '.option("maxOffsetsPerTrigger", <43 % of the present value>)' in first.properties["spark"]
     assert not any("poll()" in item.what or "poll thread" in item.what for item in verdict.prescriptions)
+
+
+def test_group_of_one_member_is_not_shared() -> None:
+    scenario = late(Scenario().start("b"))
+    assert not any("read the same topics" in text for text in scenario.verdict().missing)
+    shared = late(Scenario().start("a", "b"))
+    assert any("read the same topics" in text for text in shared.verdict().missing)

@@ -20,6 +20,7 @@ from slackwater.doctor.events.times import has_clock
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.membership_intervals import MembershipEnd
+from slackwater.group.events import EventKind
 
 SUBSCRIPTIONS: Final = (
     "whether all members read the same topics (if not, two services share the group, and each needs a group.id of its "
@@ -46,7 +47,7 @@ def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> F
     sure = any(timeline.overruns for timeline, _ in poll_timeouts) or any(
         explained.confidence >= CERTAIN for explained in with_reason(absences, AbsenceReason.POLL)
     )
-    knows_topics = (
+    knows_topics = _is_alone(history) or (
         all(timeline.topics for timeline in culprits) and sum(bool(s.topics) for s in history.timelines.values()) > 1
     )
     confidence = max((r.confidence for r in with_reason(absences, AbsenceReason.POLL)), default=LIKELY)
@@ -62,6 +63,12 @@ def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> F
         figures=_figures(history, culprits, absences) | _together(culprits, poll_timeouts),
         missing=() if knows_topics else (SUBSCRIPTIONS,),
     )
+
+
+def _is_alone(history: GroupHistory) -> bool:
+    """Return whether the group never had more than one member, so that no other service uses its id."""
+    sizes = {row.members for row in history.of(EventKind.GENERATION_FORMED) if row.members is not None}
+    return max(sizes, default=0) == 1 and len(history.timelines) == 1
 
 
 def _together(
