@@ -147,7 +147,10 @@ def test_repeated_lines_of_a_rejected_join_count_once() -> None:
     for at in (60.0, 60.01, 60.1, 90.0):
         scenario.log("c", EventKind.REBALANCE_FAILED, at, detail={"error": "INCONSISTENT_GROUP_PROTOCOL"})
     verdict = scenario.verdict()
-    assert verdict.headline == "c: rejected, no assignor in common with the group, which uses range (2 times)"
+    assert verdict.headline == "c: rejected, no assignor in common with the group: the group uses range (2 times)"
+    setting = {"setting": "partition.assignment.strategy", "value": "[class a.b.StickyAssignor]"}
+    scenario.log("c", OtherEventKind.CLIENT_SETTING, 59, detail=setting)
+    assert ": it has sticky, the group uses range (2 times)" in scenario.verdict().headline
 
 
 def test_evidence_is_in_the_order_of_time() -> None:

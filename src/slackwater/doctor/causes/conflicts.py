@@ -166,14 +166,20 @@ def inconsistent_protocol(history: GroupHistory, absences: Sequence[ExplainedAbs
         ),
         figures={"refusals": len(refused)},
         headline=f"{shown_names(names, 'a client')}: rejected, no assignor in common with the group"
-        f"{_group_assignor(history)}{count_of(len(refused))}",
+        f"{_assignors(history, names)}{count_of(len(refused))}",
     )
 
 
-def _group_assignor(history: GroupHistory) -> str:
-    """Return which assignor the group uses, if the input shows one."""
-    names = unique(name for assignors in history.assignors.values() for name in assignors)
-    return f", which uses {names[0]}" if len(names) == 1 else ""
+def _assignors(history: GroupHistory, rejected: Sequence[str]) -> str:
+    """Return which assignors the rejected clients have and which one the group uses, as far as the input shows it."""
+    timelines = [
+        timeline for timeline in history.timelines.values() if timeline.name in rejected and timeline.assignors
+    ]
+    offered = unique(name for timeline in timelines for name in timeline.assignors[-1][1])
+    used = unique(name for assignors in history.assignors.values() for name in assignors)
+    parts = [f"it has {' and '.join(offered)}"] if offered and len(rejected) == 1 else []
+    parts += [f"the group uses {used[0]}"] if len(used) == 1 else []
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def shared_group_id(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
