@@ -1,10 +1,12 @@
 """Spark applications of one group on a standalone cluster whose machines do not have Slackwater.
 
-The driver and the executors reach the broker through TLS on an address of the machine that is not loopback. An
-executor, a worker and a driver are killed while records arrive; the sink checker runs all the time.
+The driver and the executors reach the broker through TLS on an address of the machine that is not loopback.
+Executors, workers and drivers are killed while records arrive, in one test with the sink checker, in another with the
+oracle of delivery=exactly_once.
 """
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -20,7 +22,9 @@ from tests.client.security.certificates import Authority
 from tests.incidents import incidents_directory
 from tests.interop_heavy.application_group import ApplicationGroup
 from tests.interop_heavy.broker_process import BrokerProcess
+from tests.interop_heavy.exactly_once_oracle import ExactlyOnceRun
 from tests.interop_heavy.spark_cluster import (
+    WORKERS,
     ClusterApplications,
     StandaloneCluster,
     build_wheel,
@@ -28,6 +32,7 @@ from tests.interop_heavy.spark_cluster import (
     own_address,
 )
 from tests.spark.applications import ROOT
+from tests.waiting import wait_until
 
 PARTITIONS: Final = 6
 STATIC: Final = {"cyd": "cyd-id"}
@@ -36,6 +41,9 @@ INCIDENT: Final = "r101"
 LOG_DIRECTORY: Final = "/logs/kafka"
 PAGE: Final = ROOT / "docs" / "spark-on-a-cluster.md"
 COMMAND_S: Final = 600.0
+SEED: Final = int(os.environ.get("EXACTLY_ONCE_SEED", "19"))
+RECORDS: Final = 12_000
+FAULTS: Final = 12
 _BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 Print = Callable[[str], None]
 
@@ -187,6 +195,38 @@ def test_no_record_is_lost_when_processes_are_killed(
         for name in list(app_group.running):
             app_group.stop(name)
         print_line(f"  {app_group.checker.finish(ends)}; {app_group.checker.checks} checks")
+    broker.check()
+
+
+def test_every_record_is_written_once(
+    cluster: StandaloneCluster, broker: SecuredBroker, wheel: Path, tmp_path: Path, print_line: Print
+) -> None:
+    package = tmp_path / "slackwater.zip"
+    shutil.copy(wheel, package)
+    choose = random.Random(SEED)
+
+    def kill_executor(_name: str) -> None:
+        executors = [process for worker in range(WORKERS) for process in cluster.executors(worker)]
+        if executors:
+            cluster.kill_executor(choose.choice(executors))
+
+    def kill_spark_worker(_name: str) -> None:
+        worker = choose.randrange(WORKERS)
+        orphans = set(cluster.kill_worker(worker))
+        wait_until(lambda: not orphans & set(cluster.executors(worker)), lambda: "executors of a killed worker", 60)
+        cluster.start_worker(worker)
+
+    run = ExactlyOnceRun(
+        broker.bootstrap,
+        tmp_path,
+        seed=SEED,
+        applications=2,
+        log=print_line,
+        launch=ClusterApplications(cluster, package, broker.files).launch,
+        options=broker.options,
+        executor_faults={"kill executor": kill_executor, "kill spark worker": kill_spark_worker},
+    )
+    print_line(f"cluster: {run.run(RECORDS, FAULTS)}")
     broker.check()
 
 
