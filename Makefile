@@ -9,6 +9,7 @@ WORKERS ?= 3
 RUNS ?= 5000
 SEED ?= 1000000
 SEQUENCES ?= 30
+FAULTS ?= 60
 MINUTES ?= 10
 COVERED := tests/group tests/conformance
 
@@ -78,10 +79,15 @@ docs: $(VENV)/.ready ## Write the generated pages of docs/
 bench: setup ## Measure next to the peers and write docs/benchmarks.md (25 minutes; make bench FULL=1 for everything)
 	@$(BIN)/python -m benchmarks.run $(if $(FULL),--full)
 
-soak: $(VENV)/.ready ## Long random tests: make soak RUNS=100000 SEQUENCES=50 SEED=7
+soak: $(VENV)/.ready ## Long random tests: make soak RUNS=100000 SEQUENCES=50 FAULTS=200 SEED=7
 	@$(BIN)/slackwater soak --runs $(RUNS) --seed $(SEED)
+	@echo "== transactions in the simulator"
+	@SLACKWATER_SIM_RUNS=$$((20 * $(RUNS))) $(BIN)/python -m pytest -q -n $(WORKERS) tests/sim/test_transactions.py
 	@echo "== random actions on running groups while a producer writes"
 	@$(BIN)/python -m tests.sequence --runs $(SEQUENCES) --seed $(SEED)
+	@echo "== Spark applications that write exactly once, while they are killed and restarted"
+	@EXACTLY_ONCE_FAULTS=$(FAULTS) EXACTLY_ONCE_RECORDS=$$((2000 * $(FAULTS))) EXACTLY_ONCE_SEED=$(SEED) \
+	  $(BIN)/python -m pytest -q -k slackwater tests/interop_heavy/test_spark_exactly_once.py
 
 chaos: $(VENV)/.ready ## Random faults and hostile requests against a broker: make chaos MINUTES=60 SEED=7
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED)
