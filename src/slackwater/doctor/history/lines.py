@@ -110,8 +110,8 @@ _RELEVANT_JSON: Final = re.compile(
     rb"Exception in thread |\"partition\"|\"time_ms\":|ebalanc|EBALANC|stream-thread|oordinator|CommitFailed|"
     rb"poll interval|" + rf"(?:{_SETTING_NAMES}) = ".encode()
 )
-"""A JSON line without any of these holds no event and no record. JSON escapes quotes and tabs, so the literals of
-templates can only be found after the line is decoded."""
+"""A JSON line without any of these and without a template's literal holds no event and no record. JSON escapes quotes
+and tabs, so some literals of templates can only be found after the line is decoded."""
 
 TEMPLATES: Final = TemplateSet(FAMILIES)
 
@@ -219,7 +219,7 @@ def find_lines(data: bytes, position: int = 0) -> Iterator[LogLine]:
     for start, end, literals in _prefilter().scan(data):
         place = Surroundings(data, start, end)
         if literals > _TEMPLATE_LITERALS:
-            yield from _json_lines(data[start:end], position + start, place)
+            yield from _json_lines(data[start:end], position + start, place, literals & _TEMPLATE_LITERALS)
         elif TEMPLATES.choose(literals) is not None and _is_candidate(data, start, end):
             text = data[start:end].decode("utf-8", "replace").rstrip(" ")
             yield _log_line(LogLine(position + start, text, literals, surroundings=place))
@@ -231,8 +231,8 @@ def _is_candidate(data: bytes, start: int, end: int) -> bool:
     return not data.startswith(_STACK_FRAMES, start) or _INDENTED_SETTING.match(data, start) is not None
 
 
-def _json_lines(line: bytes, position: int, place: Surroundings) -> Iterator[LogLine]:
-    if not _RELEVANT_JSON.search(line):
+def _json_lines(line: bytes, position: int, place: Surroundings, literals: int) -> Iterator[LogLine]:
+    if TEMPLATES.choose(literals) is None and not _RELEVANT_JSON.search(line):
         return
     raw = line.decode("utf-8", "replace")
     logged = unwrap(raw)
