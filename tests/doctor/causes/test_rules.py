@@ -521,7 +521,7 @@ def test_members_at_the_end_of_an_excerpt_are_no_sure_scaling() -> None:
     scenario.form(61)
     verdict = scenario.verdict()
     assert verdict.confidence < SURE
-    assert "rolling_restart" in verdict.alternatives
+    assert verdict.alternatives == ("rolling_restart",)
 
 
 def test_process_started_before_settling_belongs_to_start() -> None:

@@ -283,6 +283,9 @@ def test_client_that_is_closed_is_healthy() -> None:
     scenario = Scenario()
     scenario.log("a", EventKind.MEMBER_LEFT, 5, detail={"by": "itself", "reason": "the consumer is being closed"})
     assert scenario.verdict().cause == "healthy"
+    scenario = Scenario()
+    scenario.log("a", OtherEventKind.CLIENT_CLOSED, 5)
+    assert scenario.verdict().cause == "healthy"
 
 
 def test_assignment_that_was_not_stored_is_not_healthy() -> None:

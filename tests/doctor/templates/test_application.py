@@ -29,3 +29,19 @@ def test_application_log_shows_inconsistent_protocol(text: str) -> None:
     assert (values["kind"], values["error"]) == (EventKind.JOIN_REFUSED, "INCONSISTENT_GROUP_PROTOCOL")
     assert values["source"] == EventSource.CLIENT_LOG
     assert values["head"].startswith("2026")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "payment 81 declined, errorCode=25",
+        '{"level":"info","msg":"request done","error_code": 16,"path":"/v1"}',
+        "kafka_consumer rebalance_in_progress=0 rebalance_total=7",
+        "HTTP 500: errorCode: 27",
+        "Committed offset 25 of partition 16 for 27 records",
+        "Group booking 12 has reached its maximum size",
+    ],
+)
+def test_lines_of_other_programs_are_no_failures(text: str) -> None:
+    values = TEMPLATES.read(f"2026-05-01 10:00:00,123 {text}") or {}
+    assert not values.get("kind")

@@ -11,7 +11,17 @@ from operator import itemgetter
 from typing import Final
 
 from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
-from slackwater.doctor.causes.finding import LIKELY, NEARLY_CERTAIN, SURE, Finding, evidence, joining, shown, unique
+from slackwater.doctor.causes.finding import (
+    CERTAIN,
+    LIKELY,
+    NEARLY_CERTAIN,
+    SURE,
+    Finding,
+    evidence,
+    joining,
+    shown,
+    unique,
+)
 from slackwater.doctor.causes.session import restarts_of_all
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
@@ -19,6 +29,7 @@ from slackwater.doctor.timeline.group_history import GroupHistory
 
 _MIN_SEEN_MS: Final = 10_000
 """If the history ends sooner after a join or a leave, the member may be one that is restarted."""
+_AFTER: Final = "whether it comes back; add the lines after these"
 _BEFORE: Final = "whether they were members before and stay now; add the lines before and after these"
 CLIENT_LOG = "whether it was stopped or crashed; add the client's log"
 
@@ -71,6 +82,7 @@ def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
     is_known = is_known and _named(later) and not any(_logged_later(explained) for explained in gone)
     is_known = is_known and not _has_unexplained_epochs(history, first_ms)
     is_seen = _seen_ms(history, max(explained.left_ms for explained in gone)) >= _MIN_SEEN_MS
+    is_closed = all(explained.confidence >= CERTAIN for explained in gone)
     is_known = is_known and is_seen
     return Finding(
         cause="scale_in",
@@ -78,9 +90,17 @@ def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
         times=tuple(explained.left_ms for explained in gone),
         confidence=NEARLY_CERTAIN if is_known else 0.6,
         evidence=shown(evidence(r.absence.evidence, f"{r.timeline.name} left and did not come back") for r in gone),
-        missing=() if is_known else (CLIENT_LOG,),
-        alternatives=() if is_known else ("crash",) if is_seen else ("rolling_restart", "poll_delay", "crash"),
+        missing=() if is_known else (_AFTER if is_closed else CLIENT_LOG,),
+        alternatives=_scale_in_alternatives(is_known=is_known, is_seen=is_seen, is_closed=is_closed),
     )
+
+
+def _scale_in_alternatives(*, is_known: bool, is_seen: bool, is_closed: bool) -> tuple[str, ...]:
+    if is_known:
+        return ()
+    if is_closed:
+        return ("rolling_restart",)
+    return ("crash",) if is_seen else ("rolling_restart", "poll_delay", "crash")
 
 
 def _seen_ms(history: GroupHistory, since_ms: int) -> int:

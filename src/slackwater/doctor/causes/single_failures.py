@@ -295,7 +295,7 @@ def _has_other_errors(own: Sequence[Row], rows: Sequence[Row]) -> bool:
 
 def has_evidence_of_health(history: GroupHistory) -> bool:
     """Return whether a row shows that the group worked, or that a client was closed in order."""
-    if any(True for _ in history.each(*_HEALTH)):
+    if any(True for _ in history.each(*_HEALTH, OtherEventKind.CLIENT_CLOSED)):
         return True
     leaves = (row for row in history.of(EventKind.MEMBER_LEFT) if row.is_from_client)
     return any(row_predicates.is_close_reason(row_predicates.reason(row)) for row in leaves)

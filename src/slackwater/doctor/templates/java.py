@@ -48,6 +48,17 @@ _GROUP: Final = (
         "Request joining group due to: <reason>",
         EventKind.JOIN_REQUESTED,
     ),
+    *(
+        Template(
+            "join requested",
+            "2.7-2.8",
+            "Requesting to re-join the group",
+            f"Requesting to re-join the group and trigger rebalance since the {what} has changed",
+            EventKind.JOIN_REQUESTED,
+            {"reason": f"the {what} has changed"},
+        )
+        for what in ("assignment metadata", "subscription")
+    ),
     Template(
         "assignment finished",
         "2.4+",

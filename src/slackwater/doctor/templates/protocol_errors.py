@@ -45,7 +45,9 @@ _REBALANCING: Final = (
     "Rebalance In Progress",
     "RebalanceInProgress",
     "REBALANCE_IN_PROGRESS",
-    "rebalance_in_progress",
+    ":rebalance_in_progress",
+    "error, rebalance_in_progress",
+    "error,rebalance_in_progress",
 )
 _COMMIT_IN_REBALANCE: Final = "since the consumer is undergoing a rebalance"
 _FENCED: Final = (
@@ -100,6 +102,8 @@ _NUMBERS: Final = (
     ("COORDINATOR_NOT_AVAILABLE", 15, EventKind.COORDINATOR_LOST, "why"),
     ("COORDINATOR_LOAD_IN_PROGRESS", 14, EventKind.COORDINATOR_LOST, "why"),
 )
+_REQUESTS: Final = ("eartbeat", "JoinGroup", "SyncGroup")
+"""A number alone is not enough: other programs have error codes, too."""
 _BEFORE_NUMBERS: Final = ("error_code: ", "error_code=", "errorCode:", "errorCode: ", "errorCode=", "error codes: [")
 _NOT_A_MEMBER: Final = (
     "Commit cannot be completed since the group has already",
@@ -174,7 +178,8 @@ def _templates() -> Iterator[Template]:
         for before in _BEFORE_NUMBERS:
             text = f"{before}{number}"
             yield Template("commit refused", "all", text, f"ommit<*>{text}", EventKind.COMMIT_REFUSED, {"error": code})
-            yield Template("number of an error", "all", text, text, kind, {slot: code})
+            for request in _REQUESTS:
+                yield Template("number of an error", "all", text, f"{request}<*>{text}", kind, {slot: code})
 
 
 PROTOCOL_ERRORS: Final = Family(
