@@ -1,6 +1,7 @@
 """The memory of unfinished requests of all connections is bounded."""
 
 import asyncio
+import socket
 import struct
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from slackwater.broker import request_memory
 from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 
+from .broker_process import BrokerProcess
 from .raw_client import RawClient, closing
 from .server_client import with_server
 
@@ -84,3 +86,15 @@ def test_closed_connections_hold_no_memory(tmp_path: Path) -> None:
         await _until(lambda: server.request_memory.total_bytes == 0)
 
     with_server(tmp_path, scenario, queued_max_request_bytes=str(LIMIT))
+
+
+def test_closed_connections_free_their_memory_at_once(tmp_path: Path) -> None:
+    """The garbage collector, which frees closed connections, runs rarely."""
+    with BrokerProcess(tmp_path) as broker:
+        before = broker.resident_bytes()
+        for _ in range(150):
+            with socket.create_connection(("127.0.0.1", broker.port)) as sender:
+                sender.sendall(UNFINISHED + bytes(2 * MEGABYTE))
+        descriptors = broker.open_descriptors
+        asyncio.run(_until(lambda: descriptors() < 100))
+        assert broker.peak_resident_bytes() - before < 100 * MEGABYTE

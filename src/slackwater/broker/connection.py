@@ -98,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._transport = self._writer = None
         self._queue.clear()
         self._in_progress.clear()
+        self._frames.clear()  # this object is freed by the garbage collector, perhaps much later
         self._limits.release()
         self._handler.connection_closed(self)
 

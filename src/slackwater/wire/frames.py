@@ -93,6 +93,11 @@ class FrameReader:
         """The first bytes of an incomplete frame, as far as they have arrived."""
         return bytes(self._buffer[:count]) if self._has_size else b""
 
+    def clear(self) -> None:
+        """Free the memory of an incomplete frame: nothing follows."""
+        self._buffer = bytearray()
+        self.stored_bytes = self.needed_bytes = 0
+
     def _reject(self, size: int) -> None:
         self.size_error = f"A frame announces {size} bytes; 0 to {self.max_bytes} are allowed."
 
