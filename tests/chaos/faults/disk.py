@@ -64,7 +64,7 @@ def file_size(episode: Episode, rng: random.Random) -> str:
 
 @fault("disk.errors", weight=4, needs_shim=True)
 def errors(episode: Episode, rng: random.Random) -> str:
-    """Let operations fail now and then; a log whose fsync failed accepts nothing until a restart."""
+    """Let operations fail now and then; a log whose flush failed accepts nothing until a restart."""
     operations = rng.sample(list(Operation), rng.choice((1, 1, 2)))
     error = _error(operations, rng)
     per_mille = rng.choice((10, 200, 1000))
@@ -72,7 +72,9 @@ def errors(episode: Episode, rng: random.Random) -> str:
         for operation in operations:
             shim.fail(operation, error, per_mille)
         time.sleep(rng.uniform(0.1, MAX_FAULT_S))
-    needs_restart = Operation.FSYNC in operations
+    # A flush opens the directory of a log and its indexes.
+    flushes = {Operation.FSYNC, Operation.OPEN} if episode.settings["flush"] == "always" else {Operation.FSYNC}
+    needs_restart = not flushes.isdisjoint(operations)
     if needs_restart:
         episode.kill()
         episode.start()

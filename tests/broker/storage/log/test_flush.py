@@ -97,7 +97,9 @@ def test_segment_deleted_during_flush(tmp_path: Path) -> None:
     assert flush.complete() == []
 
 
-def test_log_rejects_appends_after_failed_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_rejects_appends_after_failed_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     dirty_logs, good, bad = DirtyLogs(), opened(tmp_path / "good"), opened(tmp_path / "bad")
 
     def fail(fd: int) -> None:
@@ -112,6 +114,8 @@ def test_log_rejects_appends_after_failed_flush(tmp_path: Path, monkeypatch: pyt
     assert flush is not None
     flush.run()
     assert flush.complete() == [bad]
+    (message,) = caplog.messages
+    assert message.startswith(f"Appends to {bad.directory} fail with KAFKA_STORAGE_ERROR from now on: fsync failed: ")
     result = bad.append(batch(), NOW_MS)
     assert isinstance(result, Rejection)
     assert result.error is Error.KAFKA_STORAGE_ERROR

@@ -754,6 +754,8 @@ class PartitionLog:
     def flush_failed(self, reason: str) -> None:
         """Written data may be lost: reject all appends until the log is opened again."""
         self.reject_appends(f"fsync failed: {reason}. Restart the broker, which checks what is on disk.")
+        if not self.is_deleted:
+            log.error("Appends to %s fail with KAFKA_STORAGE_ERROR from now on: %s", self.directory, self.failed)
 
     def reject_appends(self, reason: str) -> None:
         """Reject all appends until the log is opened again."""
