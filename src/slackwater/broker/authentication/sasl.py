@@ -82,10 +82,10 @@ class SaslAuthentication:
         return self._options.failure_delay_s
 
     def attach(self, connection: Connection) -> None:
-        """Give the session to its connection."""
+        """Give the session to its connection; during a renewal, other requests are as late as after its end."""
         assert self.session is not None
         connection.principal = self.session.principal
-        connection.session_ends_at = self.session.ends_at
+        connection.session_ends_at = -math.inf if self.is_in_progress else self.session.ends_at
         connection.authentication = self
         connection.client_software = self._client_software
 

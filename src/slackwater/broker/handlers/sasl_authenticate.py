@@ -23,8 +23,7 @@ def handle(broker: Broker, context: RequestContext, request: SaslAuthenticateReq
         return
     response = authentication.authenticate(request.auth_bytes)
     if response is not None and authentication.failure is None:
-        if not authentication.is_in_progress:
-            authentication.attach(connection)
+        authentication.attach(connection)
         context.respond(response)
     else:
         broker.fail_authentication(context, response, authentication.failure or "", authentication.failure_delay_s)

@@ -5,8 +5,6 @@ ILLEGAL_SASL_STATE on a listener without SASL, and if the session has no end; no
 needs v1. Until the re-authentication is complete, any other request closes the connection.
 """
 
-from math import inf
-
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -26,7 +24,7 @@ def handle(broker: Broker, context: RequestContext, request: SaslHandshakeReques
         return
     response = authentication.handshake(request, context.version)
     if authentication.failure is None:
-        connection.session_ends_at = -inf
+        authentication.attach(connection)
         context.respond(response)
     else:
         broker.fail_authentication(context, None, authentication.failure, authentication.failure_delay_s)
