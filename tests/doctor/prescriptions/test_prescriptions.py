@@ -374,3 +374,9 @@ def test_seconds_are_rounded_up() -> None:
     assert lines["java"] == ("session.timeout.ms=7500", "heartbeat.interval.ms=2500")
     assert lines["ruby-kafka"] == ("session_timeout: 8,", "heartbeat_interval: 3,")
     assert lines["brod"] == ("{session_timeout_seconds, 8},", "{heartbeat_rate_seconds, 3},")
+
+
+def test_figures_of_another_finding_do_not_change_the_advice() -> None:
+    figures = {"together_ms": 3_000, "rejoined_late": 1}
+    assert prescribe("session_expiry", figures) == prescribe("session_expiry", {})
+    assert prescribe("poll_delay", {"together_ms": 3_000})[0].what.startswith("find what all these members wait for")

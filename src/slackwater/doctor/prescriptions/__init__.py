@@ -87,15 +87,16 @@ class Prescription:
 
 def prescribe(cause: str, figures: Mapping[str, int], *, is_cooperative: bool = False) -> tuple[Prescription, ...]:
     """Return the prescriptions for a cause, given the measured figures and whether rebalances are incremental."""
+    is_late = cause.endswith("poll_delay")  # the figures are those of all findings
     if cause == "poll_delay" and figures.get("handler_blocks"):
         cause = "handler_blocks_heartbeats"
-    if figures.get("rejoined_late"):
+    if is_late and figures.get("rejoined_late"):
         cause = "rejoined_late"
     if cause == "startup_herd" and figures.get("rounds") == 1:
         cause = "startup_in_one_round"
     values = _values(figures)
     remedies = [remedy for remedy in REMEDIES.get(cause, ()) if not (is_cooperative and _is_cooperative(remedy))]
-    if figures.get("together_ms"):
+    if is_late and figures.get("together_ms"):
         remedies = [SHARED_DELAY, *remedies]
     if figures.get("poll_records") == 1:
         remedies = [remedy for remedy in remedies if POLL_RECORDS not in remedy.settings]
