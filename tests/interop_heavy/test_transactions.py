@@ -24,7 +24,7 @@ from tests.java import SMALL_JVM, require_jars
 from tests.waiting import wait_until
 
 PARTITIONS: Final = 9
-PER_PARTITION: Final = int(os.environ.get("SLACKWATER_COPIED_RECORDS", "100000")) // PARTITIONS
+PER_PARTITION: Final = -(-int(os.environ.get("SLACKWATER_COPIED_RECORDS", "100000")) // PARTITIONS)
 RECORDS_PER_TRANSACTION: Final = 200
 COPIERS: Final = 3
 KILLS: Final = 8
@@ -91,7 +91,10 @@ def test_copy_is_exactly_once_under_kills_and_restarts(tmp_path: Path, kind: str
                 broker.restart(clean=kill % 8 == 0)
                 continue
             number = choose.randrange(COPIERS)
-            copiers[number].kill()
+            if kill % 2:
+                copiers[number].kill()
+            else:
+                copiers[number].stop()
             copiers[number] = CopierProcess(stack, *arguments, f"copier-{number}", *limits)
         wait_until_copied(cluster, group, total)
         wait_for(lambda: committed_count(cluster, target, PARTITIONS) >= total, "the end of the last transactions")

@@ -3,7 +3,7 @@
     copier BOOTSTRAP GROUP SOURCE TARGET TRANSACTIONAL_ID [HANG [RECORDS]]
 
 Prints the number of copied records after each transaction. In its transaction number HANG it stops before the commit,
-prints "hanging", and waits to be killed. RECORDS is the maximum of records in a transaction.
+prints "hanging", and waits to be killed. RECORDS is the maximum of records in a transaction. SIGTERM ends it cleanly.
 """
 
 import signal
@@ -27,7 +27,8 @@ def main(
     hang: str = "0",
     records_per_transaction: str = str(RECORDS_PER_TRANSACTION),
 ) -> None:
-    """Copy until the process is killed."""
+    """Copy until the process is killed or stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     servers: dict[str, object] = {"bootstrap.servers": bootstrap}
     limits = {"max.poll.records": int(records_per_transaction), "session.timeout.ms": SESSION_MS}
     reading = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
@@ -87,6 +88,11 @@ class CopierProcess:
         """Kill the process with SIGKILL."""
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> None:
+        """Stop the process with SIGTERM, and wait until it has left the group."""
+        self._process.terminate()
+        assert self._process.wait() == 0
 
 
 def committed_values(
