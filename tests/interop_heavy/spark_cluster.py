@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from tests.spark.applications import JVM_OPTIONS, ROOT, Application, kill, processes_of_session
+from tests.spark.applications import JVM_OPTIONS, ROOT, Application, is_jvm, kill, processes_of_session
 from tests.waiting import wait_until
 
 WORKERS: Final = 2
@@ -179,7 +179,7 @@ class StandaloneCluster:
     def executors(self, number: int) -> list[int]:
         """The executors of a worker: the JVMs that it started."""
         daemon = self._workers[number].process.pid
-        return [process for process in processes_of_session(daemon) if process != daemon and _is_jvm(process)]
+        return [process for process in processes_of_session(daemon) if process != daemon and is_jvm(process)]
 
     def close(self) -> None:
         """Kill everything."""
@@ -219,10 +219,3 @@ class ClusterApplications:
             conf=self._cluster.settings(),
             **settings,
         )
-
-
-def _is_jvm(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/comm").read_text().strip() == "java"
-    except OSError:
-        return False

@@ -94,7 +94,7 @@ class Application:
 
     def kill_jvm(self) -> None:
         """Send SIGKILL to the JVM only."""
-        jvms = [process for process in self.processes() if Path(f"/proc/{process}/comm").read_text().strip() == "java"]
+        jvms = [process for process in self.processes() if is_jvm(process)]
         assert len(jvms) == 1, f"{self.name} has the JVMs {jvms}"
         kill(jvms[0])
 
@@ -142,6 +142,14 @@ def _session(process: Path) -> int | None:
         state, _parent, _group, session, *_ = (process / "stat").read_text().rpartition(")")[2].split()
         return None if state == "Z" else int(session)
     return None
+
+
+def is_jvm(process: int) -> bool:
+    """Whether a process is a JVM; False if it has ended meanwhile."""
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip() == "java"
+    except OSError:
+        return False
 
 
 def kill(process: int) -> None:
