@@ -203,7 +203,7 @@ def test_fenced_driver_does_not_disturb_its_successor(query: Query, cluster: Clu
 @pytest.mark.parametrize("step", ["prepare", "commit"])
 def test_slow_driver_does_not_abort_its_successor(query: Query, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     successors: list[tuple[PreparedBatch, Decision]] = []
-    read, write = driver.read_decisions, driver.write_decision
+    read, write = read_decisions, driver.write_decision
 
     def start_successor() -> None:
         if not successors:
