@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from slackwater.broker.server import Server
 from slackwater.group.errors import Error
 from tests.broker.quiet_broker import QuietBroker, QuietClient
 
 from .handlers.members import commit
+from .server_client import with_server
 
 
 def join(client: QuietClient, session_ms: int) -> int:
@@ -43,3 +45,14 @@ def test_offsets_topic_keeps_its_partition_count(tmp_path: Path) -> None:
             assert set(broker.broker.groups.coordinator.groups) == set("abcdef")
             broker.broker.settings.alter({"group.max.size": 5})
             assert commit(broker.connect(), 6, group="a") == Error.NONE
+
+
+def test_flush_that_ends_during_a_stop_starts_no_other(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        await server.stop()
+        server.broker.in_thread(unexpected, unexpected)
+
+    def unexpected() -> None:
+        raise AssertionError("the thread has ended")
+
+    with_server(tmp_path, scenario, flush="always")

@@ -82,6 +82,7 @@ class Server:
         self._group_timer_due_ms = 0
         self._listeners: dict[str, asyncio.Server | TlsListener] = {}
         self._is_stopping = False
+        self._has_thread = True
         self._all_closed = asyncio.Event()  # set during a stop only
         self.handlers: dict[int, Handler] = {}  # loaded on first use; a test may replace one to inject a fault
         self._apis = {api.key: api for api in SUPPORTED_APIS}
@@ -199,6 +200,7 @@ class Server:
         # ended and accepts no more work.
         with contextlib.suppress(RuntimeError):
             await self._loop.run_in_executor(self._thread, lambda: None)
+        self._has_thread = False
         self._thread.shutdown()
         await asyncio.sleep(0)
         self.broker.close(clean=clean)
@@ -375,6 +377,9 @@ class Server:
         self._loop.call_soon(wait, 1)
 
     def _in_thread(self, work: Callable[[], None], done: Callable[[], object]) -> None:
+        if not self._has_thread:  # the end of a flush starts the next one, but the logs are closed, and flushed, anyway
+            return
+
         def on_done(future: Future[None]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._work_done, future, done)
