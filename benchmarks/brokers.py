@@ -78,7 +78,7 @@ class Server:
     port: int
     pid: int
     start_seconds: float
-    ports: Mapping[str, int] = field(default_factory=dict)  # of other listeners, by name
+    ports: Mapping[str, int] = field(default_factory=dict, hash=False)  # of other listeners, by name
 
     @property
     def bootstrap(self) -> str:
