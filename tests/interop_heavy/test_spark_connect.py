@@ -1,4 +1,4 @@
-"""Spark Connect: the source is registered from a process without a JVM; its queries are group members."""
+"""Spark Connect: source and sink are registered from a process without a JVM; queries are group members."""
 
 import json
 import os
@@ -22,6 +22,8 @@ def test_spark_connect_query_is_a_member(tmp_path: Path) -> None:
         Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin,
     ):
         broker.create_topic("t", 2)
+        for name in ("t-1", "t-2"):
+            broker.create_topic(name, 1)
         with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             for number in range(COUNT):
                 producer.send("t", b"x", partition=number % 2)
@@ -44,6 +46,7 @@ def test_spark_connect_query_is_a_member(tmp_path: Path) -> None:
                 assert application.stdout is not None
                 messages = (json.loads(line) for line in application.stdout if line.startswith(b"{"))
                 assert next(messages) == {"batch": COUNT}
+                assert next(messages) == {"written": [10, 10]}
                 assert next(messages) == {"stream": COUNT, "distinct": COUNT}
                 ends = {TopicPartition("t", 0): COUNT // 2, TopicPartition("t", 1): COUNT // 2}
                 wait_until(
