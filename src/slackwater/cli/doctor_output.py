@@ -218,7 +218,7 @@ def _print_prescriptions(verdict: "Verdict", *, all_libraries: bool) -> None:
 
     shown = verdict.prescriptions if all_libraries else verdict.prescriptions[:_MAX_PRESCRIPTIONS]
     if shown:
-        _print("what to do, in this order:", indent=2, bold=True)
+        _print("what to do; try in this order, stop when it helps:", indent=2, bold=True)
     for prescription in shown:
         optional = " (optional)" if prescription.optional else ""
         _print(f"{prescription.order}. {prescription.what}{optional}", indent=2, hanging=3)
@@ -235,7 +235,7 @@ def _print_prescriptions(verdict: "Verdict", *, all_libraries: bool) -> None:
         if prescription.caution:
             _print(f"caution: {'; '.join(prescription.caution)}", indent=5)
     if left := len(verdict.prescriptions) - len(shown):
-        _print(f"{left} more with --all-libraries, --html or --json", indent=2)
+        _print(f"{left} more of these with --all-libraries, --html or --json", indent=2)
     if not all_libraries and any(prescription.properties.keys() - {BROKER} for prescription in shown):
         _print(f"{settings_note(verdict.library)}; --all-libraries prints those of the others", indent=2)
 

@@ -74,7 +74,7 @@ _FIRST_KEYS: Final = (
 _NOT_VISIBLE: Final = (
     (
         "has_clients",
-        "the input has no line of the group's clients; only their logs show a rejected join",
+        "no log of the group's clients was read; a join that the broker rejected would be visible only there",
     ),
     ("has_broker", "only the broker's log shows for certain which members were removed and why; add it"),
 )

@@ -289,7 +289,7 @@ def _prescriptions(verdict: Verdict) -> str:
     note = ""
     if any(prescription.properties.keys() - {BROKER} for prescription in verdict.prescriptions):
         note = f'<p class="faint">{_text(_sentence(settings_note(verdict.library)))}</p>'
-    return f'<h3>What to do, in this order</h3><ol class="prescriptions">{items}</ol>{note}'
+    return f'<h3>What to do; try in this order, stop when it helps</h3><ol class="prescriptions">{items}</ol>{note}'
 
 
 def _prescription(prescription: Prescription, library: str | None) -> str:

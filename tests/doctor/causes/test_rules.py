@@ -60,7 +60,7 @@ def test_healthy_names_the_missing_sources() -> None:
     verdict = settled("a", "b", logged=False).verdict()
     assert verdict.cause == "healthy"
     assert verdict.confidence < SURE
-    assert "no line of the group's clients" in verdict.missing[0]
+    assert "no log of the group's clients" in verdict.missing[0]
 
 
 # ---- poll delay
