@@ -356,7 +356,22 @@ def test_other_findings_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = "b-1: stopped and restarted 3 times; the shortest run was 7.5 s"
     assert f"  also: a process crashes and restarts repeatedly: {ran}\n" in out
     conflict = replace(stormy(), cause="instance_id_conflict", culprits=("b-1", "x"), also=(loop,))
-    assert f"{ran}; two processes that replace each other look like that, too\n" in printed(monkeypatch, conflict)
+    assert f"{ran} (most likely the same problem: two processes that replace each other look like that)\n" in printed(
+        monkeypatch, conflict
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "relation"),
+    [
+        ("crash_loop", "caused by"),
+        ("rolling_restart", "members"),
+        ("shared_group_id", "rebalances triggered by"),
+    ],
+)
+def test_title_says_what_the_named_members_did(monkeypatch: pytest.MonkeyPatch, cause: str, relation: str) -> None:
+    verdict = replace(stormy(), cause=cause, culprits=("x",), headline="5 rebalances")
+    assert f"orders: {cause}, {relation} x; 5 rebalances\n" in printed(monkeypatch, verdict)
 
 
 def test_missing_source_of_some_healthy_groups(monkeypatch: pytest.MonkeyPatch) -> None:

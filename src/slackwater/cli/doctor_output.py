@@ -138,14 +138,16 @@ def _print_verdict(alike: "Sequence[Verdict]", verdicts: "Sequence[Verdict]", *,
 
 def _title(verdict: "Verdict") -> str:
     """Return the cluster, the group, the cause, the culprits and the figures that decide."""
+    from slackwater.doctor.verdict_text import relation
+
     cluster = f"{verdict.cluster}: " if verdict.cluster else ""
     title = f"{cluster}{verdict.group}: {verdict.cause}"
     names = _shorten(verdict.culprits, 3)
     if names and verdict.headline.startswith(f"{names}: "):
-        return f"{title}, caused by {verdict.headline}"
+        return f"{title}, {relation(verdict)} {verdict.headline}"
     if names in verdict.headline or verdict.headline.startswith(verdict.culprits[0]):
         return f"{title}: {verdict.headline}"
-    return f"{title}, caused by {names}{'; ' if verdict.headline else ''}{verdict.headline}"
+    return f"{title}, {relation(verdict)} {names}{'; ' if verdict.headline else ''}{verdict.headline}"
 
 
 def _print_evidence(line: "EvidenceLine") -> None:

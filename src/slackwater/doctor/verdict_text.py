@@ -29,6 +29,10 @@ _CHECKS: Final = {
     "scale_out": "look at the configured number of processes",
 }
 """Where to look for a cause that the input does not exclude."""
+_CHANGED: Final = frozenset(
+    {"rolling_restart", "kip848_rolling_restart", "static_restart_in_time", "scale_out", "scale_in", "startup_herd"}
+)
+"""Changes of members: the verdict names those that came or left, not who changed them."""
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 _BEFORE_UNIT: Final = re.compile(
     r"(?<=\d) (?=(?:ms|s|min|h|of|times|more|rebalances?|changes?|members?)\b|%)|(?<=confidence) (?=\d)"
@@ -52,6 +56,13 @@ def explanation(verdict: Verdict) -> str:
     return CAUSES[verdict.cause].summary
 
 
+def relation(verdict: Verdict) -> str:
+    """Return how the culprits are related to the cause."""
+    if verdict.cause in _CHANGED:
+        return "members"
+    return "rebalances triggered by" if verdict.cause == "shared_group_id" else "caused by"
+
+
 def recurrence(verdict: Verdict) -> str:
     """Return whether the cause recurs, and whether that made a storm of rebalances; empty if it does not."""
     if not verdict.storm:
@@ -72,7 +83,7 @@ def also_found(verdict: Verdict, finding: Finding) -> str:
         text += f" (caused by {shown_names(finding.culprits)})"
     text += f": {figures}"
     if verdict.cause == "instance_id_conflict" and set(finding.culprits) <= set(verdict.culprits):
-        text += "; two processes that replace each other look like that, too"
+        text += " (most likely the same problem: two processes that replace each other look like that)"
     return text
 
 

@@ -27,7 +27,15 @@ from slackwater.doctor.timeline.member_timelines import MemberTimeline, Timeline
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance
 from slackwater.doctor.verdict import Verdict
-from slackwater.doctor.verdict_text import also_found, explanation, incident_time, other_causes, recurrence, with_units
+from slackwater.doctor.verdict_text import (
+    also_found,
+    explanation,
+    incident_time,
+    other_causes,
+    recurrence,
+    relation,
+    with_units,
+)
 from slackwater.escaping import escape_line
 from slackwater.version import __version__
 
@@ -144,7 +152,8 @@ def _head(title: str, verdicts: Sequence[Verdict]) -> str:
 def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
     when = incident_time(verdict, verdicts)
     where = f'<span class="faint">{_text(verdict.cluster)}</span>' if verdict.cluster else ""
-    culprits = f" Caused by <b>{_text(', '.join(verdict.culprits))}</b>." if verdict.culprits else ""
+    names = _text(", ".join(verdict.culprits))
+    culprits = f" {_capitalized(relation(verdict))} <b>{names}</b>." if names else ""
     parts = [
         f'<section class="group"><div class="heading"><h2>{_text(verdict.group)}</h2>{_badge(verdict)}{where}</div>',
         f'<p class="headline">{_prose(_headline(verdict))}</p>' if verdict.headline else "",

@@ -82,8 +82,8 @@ def test_unmeasured_values_are_left_out() -> None:
     late = prescribe("poll_delay", {"limit_ms": 300_000, "longest_ms": 300_000})
     assert all(not prescription.settings and not prescription.percent for prescription in late)
     assert "shows only that it takes more than 300 s" in late[1].what
-    assert "measure the longest pause first" in prescribe("session_expiry", {})[0].what
-    assert "(for session.timeout.ms, measure the longest restart first" in prescribe("rolling_restart", {})[0].what
+    assert "the logs do not show the longest pause: measure it" in prescribe("session_expiry", {})[0].what
+    assert "the longest restart: measure it, then set session.timeout.ms)" in prescribe("rolling_restart", {})[0].what
     assert "{" not in "".join(prescription.what + prescription.cost for prescription in prescriptions)
 
 

@@ -48,7 +48,7 @@ _BASIS: Final = "{basis}"
 _TO_MEASURE: Final = {
     "pause": "the longest pause",
     "restart": "the longest restart",
-    "handler": "the slowest message",
+    "handler": "the time of the slowest message",
     "herd": "the time in which all members join",
 }
 """What a setting is computed from, by the first word of its placeholder."""
@@ -227,7 +227,7 @@ def _fill_in(remedy: Remedy, values: Mapping[str, str]) -> Prescription:
     if unmeasured and _BASIS not in remedy.what:
         placeholder = _PLACEHOLDER.search(remedy.settings[unmeasured[0]])
         duration = _TO_MEASURE.get(placeholder[1].partition("_")[0] if placeholder else "", "the duration")
-        what += f" (for {' and '.join(unmeasured)}, measure {duration} first: the input does not show it)"
+        what += f" (the logs do not show {duration}: measure it, then set {' and '.join(unmeasured)})"
     return Prescription(
         order=0,
         what=what,

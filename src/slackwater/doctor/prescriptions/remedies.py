@@ -211,8 +211,8 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     ),
     "shared_group_id": (
         Remedy(
-            "give each service its own group.id",
-            "the new group has no offsets: copy them first (kafka-consumer-groups --reset-offsets --from-file)",
+            "give each service a group.id of its own; one service can keep the present one",
+            "a new group has no offsets: copy them before a start (kafka-consumer-groups --reset-offsets --from-file)",
             {"group.id": "<one per service>"},
             cites=("Kafka documentation, Consumer Configs: group.id",),
         ),
