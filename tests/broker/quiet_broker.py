@@ -30,10 +30,11 @@ Fields = dict[str, Any]
 
 
 class FakeTransport(asyncio.Transport):
-    """Stores the bytes that the broker writes."""
+    """Stores the bytes that the broker writes. `on_close` is called when the broker closes the connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_close: Callable[[], object] = lambda: None) -> None:
         super().__init__({"peername": PEER, "sockname": LISTENER})
+        self._on_close = on_close
         self.written: list[bytes] = []
         self.closed = False
         self.is_reading_enabled = True
@@ -45,10 +46,12 @@ class FakeTransport(asyncio.Transport):
         return self.closed
 
     def close(self) -> None:
-        self.closed = True
+        if not self.closed:
+            self.closed = True
+            self._on_close()
 
     def abort(self) -> None:
-        self.closed = True
+        self.close()
 
     def pause_reading(self) -> None:
         self.is_reading_enabled = False
@@ -65,8 +68,8 @@ class QuietClient:
         self._client_id = client_id
         self._frames = FrameReader()
         self._ids = itertools.count(1)
-        self._transport = FakeTransport()
         self._connection = Connection(broker.server, principal=principal)
+        self._transport = FakeTransport(lambda: broker.call_soon(self._connection.connection_lost, None))
         self._connection.connection_made(self._transport)
 
     @property
@@ -202,6 +205,10 @@ class QuietBroker:
         held = HeldFlushes(self)
         self.broker.durability.run_in_thread = held
         return held
+
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Call a function in the next iteration of the loop."""
+        self._runner.get_loop().call_soon(callback, *arguments)
 
     def run_pending(self) -> None:
         """Run the loop without advancing the clock; timers that are due fire."""
