@@ -374,6 +374,13 @@ def test_title_says_what_the_named_members_did(monkeypatch: pytest.MonkeyPatch, 
     assert f"orders: {cause}, {relation} x; 5 rebalances\n" in printed(monkeypatch, verdict)
 
 
+def test_second_cause_needs_advice_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    advised = replace(stormy(), prescriptions=prescribe("crash_loop", {}))
+    assert "  what to do; try in this order, stop when it helps:\n" in printed(monkeypatch, advised)
+    two_causes = replace(advised, also=(Finding("poll_delay", ("a",), (1,), 0.8),))
+    assert "  what to do, in this order:\n" in printed(monkeypatch, two_causes)
+
+
 def test_missing_source_of_some_healthy_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     some, other = replace(healthy(), missing=("add the logs",)), replace(healthy(), group="still", missing=())
     assert "  not certain for calm: add the logs\n" in printed(monkeypatch, some, other)

@@ -217,10 +217,11 @@ def shorten_in_the_middle(text: str, width: int) -> str:
 def _print_prescriptions(verdict: "Verdict", *, all_libraries: bool) -> None:
     from slackwater.doctor.prescriptions import lines_to_paste, place_to_paste, settings_note
     from slackwater.doctor.prescriptions.libraries import BROKER
+    from slackwater.doctor.verdict_text import order_of_advice
 
     shown = verdict.prescriptions if all_libraries else verdict.prescriptions[:_MAX_PRESCRIPTIONS]
     if shown:
-        _print("what to do; try in this order, stop when it helps:", indent=2, bold=True)
+        _print(f"{order_of_advice(verdict)}:", indent=2, bold=True)
     for prescription in shown:
         optional = " (optional)" if prescription.optional else ""
         _print(f"{prescription.order}. {prescription.what}{optional}", indent=2, hanging=3)

@@ -87,6 +87,12 @@ def also_found(verdict: Verdict, finding: Finding) -> str:
     return text
 
 
+def order_of_advice(verdict: Verdict) -> str:
+    """Return how to follow the prescriptions: with a second cause, the first one that helps may not be enough."""
+    is_single = all(finding.cause == STOP_THE_WORLD for finding in verdict.also)
+    return "what to do; try in this order, stop when it helps" if is_single else "what to do, in this order"
+
+
 def other_causes(verdict: Verdict) -> Sequence[str]:
     """Return the other possible causes, each with what would show it."""
     return [f"{cause} ({_CHECKS[cause]})" if cause in _CHECKS else cause for cause in verdict.alternatives]

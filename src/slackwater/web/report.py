@@ -31,6 +31,7 @@ from slackwater.doctor.verdict_text import (
     also_found,
     explanation,
     incident_time,
+    order_of_advice,
     other_causes,
     recurrence,
     relation,
@@ -298,7 +299,7 @@ def _prescriptions(verdict: Verdict) -> str:
     note = ""
     if any(prescription.properties.keys() - {BROKER} for prescription in verdict.prescriptions):
         note = f'<p class="faint">{_text(_sentence(settings_note(verdict.library)))}</p>'
-    return f'<h3>What to do; try in this order, stop when it helps</h3><ol class="prescriptions">{items}</ol>{note}'
+    return f'<h3>{_text(_capitalized(order_of_advice(verdict)))}</h3><ol class="prescriptions">{items}</ol>{note}'
 
 
 def _prescription(prescription: Prescription, library: str | None) -> str:

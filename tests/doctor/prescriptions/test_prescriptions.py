@@ -82,7 +82,10 @@ def test_unmeasured_values_are_left_out() -> None:
     late = prescribe("poll_delay", {"limit_ms": 300_000, "longest_ms": 300_000})
     assert all(not prescription.settings and not prescription.percent for prescription in late)
     assert "shows only that it takes more than 300 s" in late[1].what
-    assert "the logs do not show the longest pause: measure it" in prescribe("session_expiry", {})[0].what
+    find, raise_timeout = prescribe("session_expiry", {})
+    assert find.what.startswith("find the pause")
+    assert "the logs do not show the longest pause: measure it" in raise_timeout.what
+    assert prescribe("session_expiry", {"pause_ms": 9_000})[0].settings["session.timeout.ms"]
     assert "the longest restart: measure it, then set session.timeout.ms)" in prescribe("rolling_restart", {})[0].what
     assert "{" not in "".join(prescription.what + prescription.cost for prescription in prescriptions)
 

@@ -96,6 +96,8 @@ def prescribe(cause: str, figures: Mapping[str, int], *, is_cooperative: bool = 
         cause = "startup_in_one_round"
     values = _values(figures)
     remedies = [remedy for remedy in REMEDIES.get(cause, ()) if not (is_cooperative and _is_cooperative(remedy))]
+    if cause == "session_expiry" and "pause_session_ms" not in values:
+        remedies.reverse()  # the pause must be found first: its length decides the session timeout
     if is_late and figures.get("together_ms"):
         remedies = [SHARED_DELAY, *remedies]
     if figures.get("poll_records") == 1:

@@ -126,7 +126,8 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "session_expiry": (
         LONGER_SESSION,
         Remedy(
-            "find the pause: GC log and heap of the process, CPU steal and throttling of its machine, its network",
+            "find the pause: GC log and heap of the process, a call that blocks its event loop (Python, Node.js), CPU "
+            "steal and throttling of its machine, its network",
             where="operations",
             cites=(SESSION_TIMEOUT,),
         ),
