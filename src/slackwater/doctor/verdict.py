@@ -190,7 +190,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         incident_ended_ms=ended_ms,
         complete_since_ms=history.complete_since_ms,
         figures=dict(chosen.figures),
-        prescriptions=_prescriptions(history, chosen, also) if action_needed or chosen.partial else (),
+        prescriptions=_prescriptions(history, chosen, also, recorded) if action_needed or chosen.partial else (),
         no_action="" if action_needed or chosen.partial else no_action(chosen, is_stable=is_stable),
         episodes=found_episodes,
         recorded_rebalances=tuple(recorded[-_MAX_ENTRIES:]) if with_timeline else (),
@@ -262,12 +262,17 @@ def _client_software(history: GroupHistory) -> set[str]:
     return {row.detail_text("client_software") for row in joins}
 
 
-def _prescriptions(history: GroupHistory, chosen: Finding, also: Sequence[Finding]) -> tuple[Prescription, ...]:
+def _prescriptions(
+    history: GroupHistory, chosen: Finding, also: Sequence[Finding], recorded: Sequence[RecordedRebalance]
+) -> tuple[Prescription, ...]:
     """Prescribe for the cause, with the numbers of all findings."""
     figures = dict(chosen.figures)
     for finding in also:
         figures = {**finding.figures, **figures}
-    is_cooperative = rebalance_mode(history) in (RebalanceMode.COOPERATIVE, RebalanceMode.INCREMENTAL)
+    mode = rebalance_mode(history)
+    # Without the assignor's name: some rebalances look like the second step of a cooperative change.
+    looks_cooperative = mode is None and any(rebalance.follow_up for rebalance in recorded)
+    is_cooperative = looks_cooperative or mode in (RebalanceMode.COOPERATIVE, RebalanceMode.INCREMENTAL)
     prescriptions = prescribe(chosen.cause, figures, is_cooperative=is_cooperative)
     for finding in also:
         is_late = chosen.cause == "shared_group_id" and finding.cause.endswith("poll_delay")

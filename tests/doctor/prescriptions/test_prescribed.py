@@ -6,7 +6,7 @@ from slackwater.doctor.diagnosis import HEALTHY, exit_code
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.prescriptions import place_to_paste
 from slackwater.doctor.verdict import Verdict
-from slackwater.group.events import EventKind
+from slackwater.group.events import EventKind, Trigger
 from tests.doctor.scenario import START_MS, Scenario
 
 CLOSED = "the consumer is being closed"
@@ -60,6 +60,23 @@ def test_cooperative_group_is_not_told_to_become_it() -> None:
         verdict = scenario.verdict()
         assert (verdict.cause, verdict.action_needed) == ("rolling_restart", True)
         assert ("partition.assignment.strategy" in settings_of(verdict)) is (assignor == "range")
+
+
+@pytest.mark.parametrize("has_second_steps", [False, True])
+def test_second_steps_show_a_cooperative_group(has_second_steps: bool) -> None:
+    """Clients that send no reason: the rebalances that follow a change at once are the only sign of the assignor."""
+    scenario = Scenario().start("a", "b", "c", "d")
+    for at, name in enumerate(("a", "b", "c", "d")):
+        scenario.leave(name, 100 + 60 * at, CLOSED)
+        scenario.form(101 + 60 * at)
+        scenario.join(name, 104 + 60 * at)
+        scenario.form(105 + 60 * at)
+        if has_second_steps:
+            scenario.rejoin("a", 105.1 + 60 * at, Trigger.UNKNOWN)
+            scenario.form(105.2 + 60 * at)
+    verdict = scenario.verdict()
+    assert (verdict.cause, verdict.rebalances > verdict.changes) == ("rolling_restart", has_second_steps)
+    assert ("partition.assignment.strategy" in settings_of(verdict)) is not has_second_steps
 
 
 @pytest.mark.parametrize("has_client_logs", [True, False])
