@@ -374,6 +374,12 @@ def test_title_says_what_the_named_members_did(monkeypatch: pytest.MonkeyPatch, 
     assert f"orders: {cause}, {relation} x; 5 rebalances\n" in printed(monkeypatch, verdict)
 
 
+def test_library_is_named_without_a_line_to_paste(monkeypatch: pytest.MonkeyPatch) -> None:
+    advised = replace(stormy(), prescriptions=prescribe("crash_loop", {}))
+    assert "client library" not in printed(monkeypatch, advised)
+    assert "  the client library is kafkajs\n" in printed(monkeypatch, replace(advised, library="kafkajs"))
+
+
 def test_second_cause_needs_advice_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     advised = replace(stormy(), prescriptions=prescribe("crash_loop", {}))
     assert "  what to do; try in this order, stop when it helps:\n" in printed(monkeypatch, advised)

@@ -48,7 +48,7 @@ def finding(cause: str, culprits: tuple[str, ...] = ("billing-3",), count: int =
             "billing-3: stopped and restarted 5 times; the shortest run was 12 s",
         ),
         (
-            finding("static_restart_too_late", restart_ms=4_000, session_ms=10_000),
+            finding("static_restart_too_late", late_ms=4_000, session_ms=10_000),
             "billing-3: back 4.0 s after the session expired, session.timeout.ms is 10 s",
         ),
         (

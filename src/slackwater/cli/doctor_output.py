@@ -241,6 +241,8 @@ def _print_prescriptions(verdict: "Verdict", *, all_libraries: bool) -> None:
         _print(f"{left} more of these with --all-libraries, --html or --json", indent=2)
     if not all_libraries and any(prescription.properties.keys() - {BROKER} for prescription in shown):
         _print(f"{settings_note(verdict.library)}; --all-libraries prints those of the others", indent=2)
+    elif shown and verdict.library:
+        _print(f"the client library is {verdict.library}", indent=2)
 
 
 def _lag(lag: "LagEstimate") -> str:

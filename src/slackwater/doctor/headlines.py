@@ -122,8 +122,8 @@ def _flapping(finding: Finding, rebalances: int) -> str:
 
 def _static_restart(finding: Finding, rebalances: int) -> str:
     figures = finding.figures
-    away, session = _duration(figures, "restart_ms"), _setting(figures, "session_ms")
     late = finding.cause == "static_restart_too_late"
+    away, session = _duration(figures, "late_ms" if late else "restart_ms"), _setting(figures, "session_ms")
     back = f"back {away} after" if away else "back after" if late else ""
     limit = f", session.timeout.ms is {session}" if session else ""
     if late:

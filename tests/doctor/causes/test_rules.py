@@ -391,6 +391,9 @@ def test_static_restart_in_time_forms_no_generation() -> None:
 def test_static_restart_after_session_is_too_late() -> None:
     scenario = static_group()
     for number in range(3):
+        limit = {"setting": "session.timeout.ms", "value": "10000"}
+        scenario.log(f"c{number}", OtherEventKind.CLIENT_SETTING, 0, instance=f"i{number}", detail=limit)
+    for number in range(3):
         at = 20 + 20 * number
         scenario.expire(f"i{number}", at)
         scenario.form(at + 1)
@@ -398,6 +401,9 @@ def test_static_restart_after_session_is_too_late() -> None:
         scenario.form(at + 6)
     verdict = scenario.verdict()
     assert (verdict.cause, set(verdict.culprits)) == ("static_restart_too_late", {"i0", "i1", "i2"})
+    # A session of ten seconds expired five seconds before each member was back.
+    assert (verdict.figures["late_ms"], verdict.figures["restart_ms"]) == (5_000, 15_000)
+    assert int(verdict.prescriptions[0].settings["session.timeout.ms"]) > 15_000
 
 
 # ---- conflicts

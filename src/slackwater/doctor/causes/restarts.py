@@ -145,7 +145,7 @@ def static_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
             max(r.confidence for r in own) if reasons_known else LIKELY,
         ),
         evidence=_evidence(own),
-        figures=_figures(own),
+        figures=_late_figures(own) if late else _figures(own),
         missing=() if reasons_known and not alone else (CLIENT_LOG,),
         alternatives=("instance_id_conflict",) if alone else () if reasons_known else ("session_expiry",),
     )
@@ -217,6 +217,14 @@ def _evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
         if absence.back is not None:
             lines.append(evidence(absence.back.began, f"{explained.timeline.name} came back as a new member"))
     return shown(lines)
+
+
+def _late_figures(absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
+    """Return the figures of members that were removed a session timeout after their last heartbeat."""
+    figures = _figures(absences)
+    late, session = figures.pop("restart_ms", 0), figures.get("session_ms", 0)
+    figures |= {"late_ms": late, "restart_ms": session + late if session and late else 0}
+    return {name: value for name, value in figures.items() if value}
 
 
 def _figures(absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
