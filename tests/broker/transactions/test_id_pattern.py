@@ -97,6 +97,7 @@ def test_time_is_linear(pattern: str, name: str) -> None:
         "(" * 40 + ")" * 40,
         "a" * 1_001,
         "\\",
+        "((((){999}){999}){999}){999}",  # a million million copies of nothing
     ],
 )
 def test_invalid_patterns(pattern: str) -> None:

@@ -19,6 +19,7 @@ from slackwater.broker.slices import Sliced
 
 MAX_CHARACTERS: Final = 1_000
 MAX_INSTRUCTIONS: Final = 1_000
+MAX_COPIES: Final = 1_000
 MAX_DEPTH: Final = 30
 _MAX_CACHED_STEPS: Final = 10_000
 _TOKEN: Final = re.compile(
@@ -62,6 +63,7 @@ class _Parser:
         self._at = 0
         self._flags = re.NOFLAG
         self._depth = 0
+        self._copies = 0
         self._program: list[_Instruction] = []
 
     def parse(self) -> list[_Instruction]:
@@ -78,6 +80,13 @@ class _Parser:
             raise _InvalidPattern
         self._program.append(_Instruction(kind, target, is_match))
         return len(self._program) - 1
+
+    def _copy(self, node: _Node) -> None:
+        """Add a repeated part once. The copies are limited, too: those of an empty part add no instructions."""
+        self._copies += 1
+        if self._copies > MAX_COPIES:
+            raise _InvalidPattern
+        node()
 
     def _end_here(self, index: int) -> None:
         """Let a split or jump continue after the instructions so far."""
@@ -167,17 +176,17 @@ class _Parser:
 
         def emit() -> None:
             for _ in range(least):
-                node()
+                self._copy(node)
             if most is None:
                 split = self._add(_Kind.SPLIT)
-                node()
+                self._copy(node)
                 self._add(_Kind.JUMP, split)
                 self._end_here(split)
                 return
             splits = []
             for _ in range(most - least):
                 splits.append(self._add(_Kind.SPLIT))
-                node()
+                self._copy(node)
             for split in splits:
                 self._end_here(split)
 
