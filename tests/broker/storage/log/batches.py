@@ -21,6 +21,13 @@ from slackwater.wire.records.varints import encode_varint
 
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
+COMPACT = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=1500,
+    index_interval_bytes=200,
+    file_delete_delay_ms=0,
+    min_cleanable_dirty_ratio=0.0,
+)
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,16 @@ def fill(log: PartitionLog, batches: int, *, size: int = 100, step_ms: int = 0, 
     """Append batches of one record and `size` bytes, with timestamps `step_ms` apart."""
     results = log.append_many([sized(size, timestamp=start_ms + step_ms * at) for at in range(batches)], NOW_MS)
     assert all(isinstance(result, AppendInfo) for result in results), results
+
+
+def keyed(log: PartitionLog, number: int, keys: int = 7, codec: Codec = Codec.NONE) -> None:
+    """Append batches of three records with few keys; every eleventh value is null."""
+    for at in range(number):
+        sent = [
+            Sent(b"k%d" % ((at * 3 + index) % keys), None if (at + index) % 11 == 0 else b"v%d-%d" % (at, index))
+            for index in range(3)
+        ]
+        assert isinstance(log.append(batch(*sent, codec=codec), NOW_MS), AppendInfo)
 
 
 def values(log: PartitionLog) -> Sequence[tuple[int, bytes | None, bytes | None]]:

@@ -10,7 +10,6 @@ import pytest
 
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.batch_headers import DamagedSegment
-from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG, with_suffix
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
@@ -18,25 +17,21 @@ from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import CONTROL_BIT, RecordBatch, complete_batches
 from slackwater.wire.records.compression import Codec
 
-from .batches import NOW_MS, Sent, appended, batch, contents, fill, offset_at, open_descriptors, opened, reopen, values
-
-COMPACT = LogConfig(
-    cleanup_policy=frozenset({"compact"}),
-    segment_bytes=1500,
-    index_interval_bytes=200,
-    file_delete_delay_ms=0,
-    min_cleanable_dirty_ratio=0.0,
+from .batches import (
+    COMPACT,
+    NOW_MS,
+    Sent,
+    appended,
+    batch,
+    contents,
+    fill,
+    keyed,
+    offset_at,
+    open_descriptors,
+    opened,
+    reopen,
+    values,
 )
-
-
-def keyed(log: PartitionLog, number: int, keys: int = 7, codec: Codec = Codec.NONE) -> None:
-    """Append batches of three records with few keys; every eleventh value is null."""
-    for at in range(number):
-        sent = [
-            Sent(b"k%d" % ((at * 3 + index) % keys), None if (at + index) % 11 == 0 else b"v%d-%d" % (at, index))
-            for index in range(3)
-        ]
-        assert isinstance(log.append(batch(*sent, codec=codec), NOW_MS), AppendInfo)
 
 
 def latest(log: PartitionLog) -> dict[bytes | None, bytes | None]:

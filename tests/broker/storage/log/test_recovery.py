@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.checkpoint import FILE, Checkpoint
 from slackwater.broker.storage.log.files import LOG, SNAPSHOT, SWAP, with_suffix
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -17,7 +18,20 @@ from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import RecordBatch, iter_batches
 
-from .batches import NOW_MS, SMALL, Sent, appended, batch, contents, fill, open_descriptors, opened, reopen
+from .batches import (
+    COMPACT,
+    NOW_MS,
+    SMALL,
+    Sent,
+    appended,
+    batch,
+    contents,
+    fill,
+    keyed,
+    open_descriptors,
+    opened,
+    reopen,
+)
 
 ROOMY = replace(SMALL, segment_bytes=100_000)
 
@@ -334,18 +348,36 @@ def test_active_segment_without_its_last_batches_is_reported(tmp_path: Path) -> 
     assert PartitionLog.open(tmp_path, ROOMY, NOW_MS, clean_shutdown=True).warnings == []
 
 
-def test_gaps_of_a_compacted_log_are_not_reported(tmp_path: Path) -> None:
-    log = opened(tmp_path)
-    fill(log, 30)
+def compacted(directory: Path) -> list[Path]:
+    """Create a compacted log with gaps, and return their files."""
+    log = opened(directory, COMPACT)
+    keyed(log, 60, keys=150)
+    assert cleaner.compact(log, NOW_MS)
+    keyed(log, 60)
     log.close()
-    (_, first), *_ = with_suffix(tmp_path, LOG).items()
-    cut_after(first, 3)
-    stored = Checkpoint.read(tmp_path)
-    assert stored is not None
-    replace(stored, gaps_up_to=30).write(tmp_path)
-    again = PartitionLog.open(tmp_path, SMALL, NOW_MS, clean_shutdown=True)
+    return list(with_suffix(directory, LOG).values())[:-1]
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+def test_gaps_of_a_compacted_log_are_not_reported(tmp_path: Path, clean_shutdown: bool) -> None:
+    compacted(tmp_path)
+    again = PartitionLog.open(tmp_path, COMPACT, NOW_MS, clean_shutdown=clean_shutdown)
     assert again.warnings == []
     again.close()
+
+
+@pytest.mark.parametrize("clean_shutdown", [True, False])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_compacted_segment_without_its_last_batches_is_reported(
+    tmp_path: Path, clean_shutdown: bool, kept: int
+) -> None:
+    first = compacted(tmp_path)[0]
+    cut_after(first, kept)
+    again = PartitionLog.open(tmp_path, COMPACT, NOW_MS, clean_shutdown=clean_shutdown)
+    (warning,) = again.warnings
+    assert warning.startswith(f"{first} ends before offset ")
+    assert warning.endswith("the records between them are lost.")
+    again.close_unclean()
 
 
 def cut_after(path: Path, batches: int) -> None:

@@ -5,7 +5,7 @@ Invariants:
 - A tombstone (a record without a value) stays for `delete.retention.ms` after the first cleaning that reads it. The
   deadline is written into the batch (KIP-534), so a restart does not extend it.
 - The last batch of every known producer stays, without records if necessary, because it holds the sequence. The last
-  batch of the cleaned range stays as well, because it holds the end offset.
+  batch of every new segment stays as well, because it holds the end offset: recovery notices if it is missing.
 - Records of open transactions are not cleaned, those of aborted ones are removed. A marker stays until a run finds no
   batch of its transaction, and then for `delete.retention.ms` like a tombstone.
 - A batch that cannot be decoded, or with more than `MAX_BATCH_RECORDS` records, is copied unchanged.
@@ -243,12 +243,14 @@ def _clean_into(
         batches.clear()
 
     size = 0
+    end_offset = group[-1].next_offset
     for segment in group:
         for batch in _batches(segment):
             data: bytes | memoryview | None = batch.data
             is_removed = transactions.is_removed(batch)
             if batch.base_offset < clean_up_to:
-                data = _clean_batch(batch, plan, newest, clean_up_to, is_removed=is_removed)
+                is_end = batch.last_offset + 1 == end_offset
+                data = _clean_batch(batch, plan, newest, is_end=is_end, is_removed=is_removed)
             if data is None:
                 continue
             buffers.append(data)
@@ -269,10 +271,12 @@ def _write_transaction_index(cleaned: Segment, group: Sequence[Segment], transac
 
 
 def _clean_batch(
-    batch: RecordBatch, plan: CleaningPlan, newest: dict[bytes, int], clean_up_to: int, *, is_removed: bool
+    batch: RecordBatch, plan: CleaningPlan, newest: dict[bytes, int], *, is_end: bool, is_removed: bool
 ) -> bytes | memoryview | None:
-    """Return the batch unchanged, with fewer records or without records; None if the batch is removed."""
-    is_end = batch.last_offset + 1 == clean_up_to
+    """Return the batch unchanged, with fewer records or without records; None if the batch is removed.
+
+    The last batch of the new segment (`is_end`) is never removed.
+    """
     if batch.is_control:
         return _clean_marker(batch, plan, is_end=is_end) if is_removed else batch.data
     if is_removed:

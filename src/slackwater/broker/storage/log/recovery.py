@@ -7,8 +7,8 @@ Invariants:
   allowed only where compaction has run. (The checksum does not cover the offset, so one flipped bit could otherwise
   move the log end far ahead.) Everything after that point is removed, later segments included, and each `TruncatedTail`
   says what was removed and why.
-- A segment that ends at a complete batch, but before the next segment or the recovery point, has lost its last batches.
-  `warnings` says so.
+- A segment that ends at a complete batch, but before the next segment or the recovery point, has lost its last batches,
+  also in a compacted log. `warnings` says so.
 - Open transactions and the indexes of aborted ones are rebuilt from a snapshot and the log, unless the last stop was
   clean. So a kill between a marker and its index entry loses nothing.
 - An unfinished compaction is completed or undone first (`swap`), so that each segment exists once.
@@ -174,8 +174,7 @@ def _check_segments(recovered: Recovered, trusted_up_to: int) -> None:
 
 def _report_missing(recovered: Recovered, segment: Segment, end_offset: int | None, next_base: int) -> None:
     """Report a segment that was cut between two batches; its last batches are missing."""
-    checkpoint = recovered.checkpoint
-    if end_offset is not None and checkpoint.gaps_up_to <= end_offset < next_base > checkpoint.log_start_offset:
+    if end_offset is not None and end_offset < next_base > recovered.checkpoint.log_start_offset:
         recovered.warnings.append(
             f"{segment.path(LOG)} ends before offset {end_offset}, but the next segment starts at {next_base}: "
             "the records between them are lost."
