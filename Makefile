@@ -96,12 +96,14 @@ peers: ## Install the clients of interop: Kerberos, kcat, Sarama, KafkaJS, Kafka
 	@KAFKA=$(KAFKA) sh scripts/peers.sh
 
 interop: setup peers ## Tests with Apache Kafka and more clients that take too long for every run
-	@echo "== comparison with Kafka's own classes and tools"
-	@$(BIN)/python -m pytest -m java tests
+	@echo "== comparison with Kafka's own classes and tools, and the checks of make test with more clients and versions"
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "java or repetition" \
+	  --ignore=tests/interop_heavy --ignore=tests/system tests
 	@echo "== kcat, Sarama, KafkaJS, Kafka Streams and Connect, Spark groups, the demo with Spark"
 	@$(BIN)/python -m pytest -rs tests/interop_heavy
-	@echo "== simulator: three times as many random fault runs as in make test"
-	@SLACKWATER_SIM_RUNS=2400 $(BIN)/python -m pytest -n $(WORKERS) tests/sim/test_soak.py
+	@echo "== simulator: several times as many random runs as in make test"
+	@SLACKWATER_SIM_RUNS=2400 SLACKWATER_SPARK_SCHEDULES=2100 $(BIN)/python -m pytest -n $(WORKERS) \
+	  tests/sim/test_soak.py tests/sim/test_spark_schedules.py
 	@echo "== Kafka's system tests of consumer groups"
 	@$(BIN)/python -m pytest -rs tests/system
 

@@ -4,6 +4,9 @@ A test marked `@pytest.mark.proves("JG-41", …)` proves that fact of docs/kafka
 variable SLACKWATER_PROVEN names a file, the numbers of all tests that passed are written there when the run ends: a
 JSON object, number -> tests, for `scripts/conformance.py --from`. A file of an earlier run is extended.
 
+Tests marked `repetition` run the checks of other tests with one more client, version or order. They run only if `-m`
+selects them, as in `make interop`.
+
 With CI=true a skipped test is a failure. Otherwise the run ends with the reasons of all skipped tests; each names the
 command that installs what is missing.
 
@@ -42,11 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Attach each test's behaviour numbers to its reports, and run the tests of an xdist group first.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out repetitions, attach each test's behaviour numbers, and run the tests of an xdist group first.
 
     A group runs on one worker. If it came last, the other workers would wait for it.
     """
+    if not config.option.markexpr:
+        items[:] = [item for item in items if item.get_closest_marker("repetition") is None]
     for item in items:
         numbers = {number for marker in item.iter_markers("proves") for number in marker.args}
         item.user_properties += [("proves", number) for number in sorted(numbers)]

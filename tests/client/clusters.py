@@ -2,7 +2,8 @@
 
 Invariants:
 - A test with the fixture `cluster` runs on the embedded broker and on Apache Kafka 4.3.1. With the marker `old_kafka`
-  it also runs on 3.9.2, with `apache` only on Apache Kafka. A test that injects faults uses the fixture `kafka`.
+  it also runs on 3.9.2 (`make interop`), with `apache` only on Apache Kafka. A test that injects faults uses the
+  fixture `kafka`.
 - All tests on a cluster share it, so every topic and group has a unique name.
 - The workers of pytest-xdist share one process of each Apache Kafka. The first worker that needs it starts a keeper
   process, and every worker holds a shared lock on a file while it runs. The keeper waits for the exclusive lock of that

@@ -8,7 +8,7 @@ from scripts.apache_kafka import KAFKA, OLD_KAFKA
 from tests.client.clusters import EMBEDDED, ClusterUnderTest, shared_directory, started_cluster
 
 MARKERS = (
-    "old_kafka: runs on Apache Kafka 3.9.2 too",
+    "old_kafka: runs on Apache Kafka 3.9.2 too, in `make interop`",
     "apache: runs only on Apache Kafka, because the embedded broker lacks a feature",
 )
 
@@ -25,7 +25,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         has = metafunc.definition.get_closest_marker
         versions = [] if has("apache") else [pytest.param(EMBEDDED)]
         versions += [pytest.param(KAFKA, marks=pytest.mark.java)]
-        versions += [pytest.param(OLD_KAFKA, marks=pytest.mark.java)] if has("old_kafka") else []
+        if has("old_kafka"):
+            versions.append(pytest.param(OLD_KAFKA, marks=[pytest.mark.java, pytest.mark.repetition]))
         metafunc.parametrize("cluster", versions, indirect=True, scope="session")
 
 

@@ -42,13 +42,15 @@ LIKE_JAVA = (str(OURS), str(JAVA))  # their cooperative-sticky results are ident
 
 
 def pairs() -> Iterator[object]:
-    """Every client with each of its assignors, and which of the two joins first."""
-    for client in OTHERS:
-        for strategy in (*EAGER, COOPERATIVE):
+    """Every client with each of its assignors, and which of the two joins first; in every run each leads in turn."""
+    for number, client in enumerate(OTHERS):
+        for other, strategy in enumerate((*EAGER, COOPERATIVE)):
             if strategy in client.cannot:
                 continue
             for first in (OURS, client):
                 marks = [pytest.mark.java] if client is JAVA else []
+                if (first is OURS) == bool((number + other) % 2):
+                    marks.append(pytest.mark.repetition)
                 yield pytest.param(
                     client, strategy, first is OURS, marks=marks, id=f"{client}-{strategy}-{first}-leads"
                 )

@@ -13,6 +13,7 @@ from tests.interop.conftest import Start
 
 COUNT: Final = 10
 COLUMNS: Final = (OURS, KAFKA_PYTHON, AIOKAFKA, CONFLUENT, JAVA)
+MARKS: Final = {OURS: [], JAVA: [pytest.mark.java]}  # of the clients of every run
 ROWS: Final = {
     ("single", "break"): "`break` in the fourth record, then `close()`",
     ("single", "raise"): "an exception in the fourth record, then `close()`",
@@ -35,7 +36,7 @@ def documented(row: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "client",
-    [pytest.param(client, marks=[pytest.mark.java] if client is JAVA else [], id=str(client)) for client in COLUMNS],
+    [pytest.param(client, marks=MARKS.get(client, [pytest.mark.repetition]), id=str(client)) for client in COLUMNS],
 )
 def test_committed_offsets_are_those_of_the_table(
     client: Client, running: Start, bootstrap: str, name: Callable[[str], str]

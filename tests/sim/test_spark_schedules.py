@@ -2,6 +2,8 @@
 
 import os
 from collections import Counter
+from itertools import chain
+from typing import Final
 
 import pytest
 
@@ -9,9 +11,11 @@ from slackwater.group.batches.config import Handover
 from tests.spark.broken_batches import BROKEN
 from tests.spark.schedules import report, run_schedule
 
-RUNS = int(os.environ.get("SLACKWATER_SPARK_SCHEDULES", "700"))
+RUNS = int(os.environ.get("SLACKWATER_SPARK_SCHEDULES", "350"))
 RUNS_PER_TEST = 50
 MAX_SEEDS = 400
+KNOWN_SEEDS: Final = {"starts_without_a_claim": 135, "trusts_the_group_more_than_its_checkpoint": 166}
+"""The first seed that detects a fault, if a search takes long. All others are tried if it no longer does."""
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, RUNS_PER_TEST))
@@ -32,7 +36,8 @@ def test_broken_machine_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) 
     handover, break_it = BROKEN[name]
     break_it(monkeypatch)
 
-    assert any(run_schedule(seed, handover)[1] is not None for seed in range(MAX_SEEDS)), f"{name} was not detected"
+    seeds = chain([KNOWN_SEEDS.get(name, 0)], range(MAX_SEEDS))
+    assert any(run_schedule(seed, handover)[1] is not None for seed in seeds), f"{name} was not detected"
 
 
 def test_failure_report_ends_with_replay_command() -> None:

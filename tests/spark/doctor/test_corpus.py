@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from slackwater.spark.doctor.history.event_history import EventHistory
 
+pytestmark = pytest.mark.repetition  # tests/doctor checks the same without Spark
 OPEN = incidents_directory()
 
 
