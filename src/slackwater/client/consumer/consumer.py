@@ -2,7 +2,7 @@
 
 Invariants:
 - KIP-62: heartbeats run on the network thread; joins, listeners and errors belong to the thread that polls.
-- One thread at a time may call a consumer. `wakeup`, `stop` and `metrics` may be called from any thread.
+- One thread at a time may call a consumer. `wakeup`, `stop`, `metrics` and `abort` may be called from any thread.
 - Records that a poll returned count as consumed from the next poll on; a record of an iteration counts when the next
   one is requested. Auto-commit commits consumed records in polls, before partitions are revoked, and in `close`.
 - `close` counts the records that were returned last as consumed, unless an exception ended the `with` block or is being
