@@ -376,7 +376,7 @@ def main() -> None:
                     columns = "".join(f"{time_ms:>13,.1f}" for time_ms in cell.times_ms)
                     print(f"    {cell.title:<46}{columns}{cell.ratio:>9.2f}", flush=True)
                 worst = max(cells, key=lambda cell: cell.ratio)
-                title = f"{layout.title}, min {in_kilobytes(min_bytes)} ({worst.title})"
+                title = f"{layout.title}, min {in_kilobytes(min_bytes)} ({worst.title}), ms"
                 report(title, [[time_ms] for time_ms in worst.times_ms], ",.1f", f"≤ {TARGET}")
 
 

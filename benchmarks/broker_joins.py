@@ -71,15 +71,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     with both(options.only) as servers:
-        heading("joins, ms", [server.name for server in servers])
+        heading("joins", [server.name for server in servers])
         for size in (500, 2_000):
             brokers = measure(servers, size, options.rounds)
-            report(f"{size:,} members join an empty group", [broker.join_ms for broker in brokers], ",.0f", "≤ 1")
+            report(f"{size:,} members join an empty group, ms", [broker.join_ms for broker in brokers], ",.0f", "≤ 1")
             report("  generations until all have joined", [broker.generations for broker in brokers], ",.0f")
-            report("  CPU of the broker", [broker.server_cpu_ms for broker in brokers], ",.0f")
-            report("  CPU of the members", [broker.client_cpu_ms for broker in brokers], ",.0f")
+            report("  CPU of the broker, ms", [broker.server_cpu_ms for broker in brokers], ",.0f")
+            report("  CPU of the members, ms", [broker.client_cpu_ms for broker in brokers], ",.0f")
             target = "≤ 1" if size == 500 else ""
-            report(f"one more joins {size:,}", [broker.scale_out_ms for broker in brokers], ",.0f", target)
+            report(f"one more joins {size:,}, ms", [broker.scale_out_ms for broker in brokers], ",.0f", target)
 
 
 if __name__ == "__main__":

@@ -92,14 +92,15 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     options = parser.parse_args()
     with both(options.only) as servers:
-        heading("Kafka's perf tools, records/s", [server.name for server in servers])
+        heading("Kafka's perf tools", [server.name for server in servers])
         rounds = [
             [run_round(server, number, options.records) for server in servers]
             for number in range(WARM_UP_ROUNDS + options.rounds)
         ]
         brokers = list(zip(*rounds[WARM_UP_ROUNDS:], strict=True))
         for name in rounds[0][0]:
-            report(name, [[results[name].rate for results in broker] for broker in brokers], ",.0f", "≥ 1")
+            rates = [[results[name].rate for results in broker] for broker in brokers]
+            report(f"{name}, records/s", rates, ",.0f", "≥ 1")
             report(
                 "  CPU of the broker, µs per record",
                 [[results[name].server_us for results in broker] for broker in brokers],
