@@ -25,7 +25,7 @@ _BROKER_ONLY: Final = (
         "authorizer.class.name",
         "",
         ("", STANDARD_AUTHORIZER),
-        "Kafka's StandardAuthorizer checks every request against the ACLs; empty: everybody may do everything.",
+        "Kafka's StandardAuthorizer checks every request against the ACLs; empty: every client has full access.",
     ),
     text_setting(
         "super.users",
@@ -35,7 +35,7 @@ _BROKER_ONLY: Final = (
     flag_setting(
         "allow.everyone.if.no.acl.found",
         False,
-        "Whether everybody may access a resource that no ACL matches.",
+        "Whether every client may access a resource that no ACL matches.",
     ),
     # topics
     flag_setting("auto.create.topics.enable", True, "Whether a request for an unknown topic creates it.", dynamic=True),

@@ -80,7 +80,12 @@ _ALL: Final = (
     int_setting("max.message.bytes", 1_048_588, "The maximum size of a record batch.", low=0),
     long_setting("message.timestamp.after.max.ms", 3_600_000, "How far timestamps may be ahead.", low=0),
     long_setting("message.timestamp.before.max.ms", MAX_LONG, "How far timestamps may be behind.", low=0),
-    choice_setting("message.timestamp.type", "CreateTime", _TIMES, "Who sets timestamps: producer or broker."),
+    choice_setting(
+        "message.timestamp.type",
+        "CreateTime",
+        _TIMES,
+        "Which timestamp is stored: the producer's (CreateTime) or the broker's (LogAppendTime).",
+    ),
     Setting(
         name="min.cleanable.dirty.ratio",
         kind=SettingType.DOUBLE,
