@@ -14,6 +14,7 @@ from slackwater import Admin, Broker, Producer
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing import Kafka
+from tests.waiting import wait_until
 
 from .conftest import Command
 
@@ -113,6 +114,56 @@ def test_stopped_consumer_commits_and_leaves(
     assert process.stderr.read() == b""
     assert admin.committed(topic)[TopicPartition(topic, 0)].offset == 10
     assert admin.describe_groups([topic])[0].members == ()
+
+
+@pytest.fixture
+def open_transaction(broker: Broker, topic: str, admin: Admin) -> Iterator["subprocess.Popen[bytes]"]:
+    """A producer process that has written two lines in a transaction and waits for more."""
+    command = [sys.executable, "-m", "slackwater", "produce", topic, "--set", f"transactional.id={topic}"]
+    environment = os.environ | {"SLACKWATER_BOOTSTRAP": broker.bootstrap_servers}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(b"one\ntwo\n")
+            process.stdin.flush()
+            wait_until(lambda: end_offset(admin, topic) == 2, process.poll, TIMEOUT_S)
+            yield process
+        finally:
+            process.kill()
+
+
+def end_offset(admin: Admin, topic: str) -> int:
+    """The end of partition 0, with records of open transactions."""
+    end = admin.list_offsets({TopicPartition(topic, 0): -1})[TopicPartition(topic, 0)]
+    assert end is not None
+    return end.offset
+
+
+def committed_lines(slackwater: Command, topic: str) -> str:
+    """The records of a topic that are not in aborted transactions."""
+    return slackwater("consume", topic, "--from-beginning", "--to-end", "--set", "isolation.level=read_committed").out
+
+
+def test_end_of_input_commits_the_transaction(slackwater: Command, topic: str) -> None:
+    command = ["produce", topic, "--set", f"transactional.id={topic}"]
+    assert slackwater(*command, stdin="one\ntwo\n") == (0, f"Wrote 2 records to {topic}.\n", "")
+    assert slackwater(*command, "--from-json", stdin='{"value": "three"}\nwrong\n').code == 2
+    assert committed_lines(slackwater, topic) == "one\ntwo\n"
+
+
+def test_interrupt_aborts_the_transaction(
+    slackwater: Command, topic: str, open_transaction: "subprocess.Popen[bytes]"
+) -> None:
+    open_transaction.send_signal(signal.SIGINT)
+    assert open_transaction.wait(TIMEOUT_S) == 130
+    assert open_transaction.stdout is not None
+    assert open_transaction.stderr is not None
+    assert open_transaction.stdout.read() == b""
+    assert open_transaction.stderr.read() == (
+        b"slackwater: Interrupted: the transaction was aborted, so read_committed consumers get none of its records.\n"
+    )
+    assert committed_lines(slackwater, topic) == ""
 
 
 @pytest.mark.parametrize(

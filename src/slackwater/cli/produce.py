@@ -2,8 +2,9 @@
 
 Invariants:
 - Every line that was read is written, or reported as failed; exit code 1 means that some were not written.
-- Ctrl-C stops reading; records already read are still delivered.
-- With transactional.id all records are one transaction. It is aborted if a line is wrong or a record is not written.
+- Without a transaction, Ctrl-C stops reading; records already read are still delivered.
+- With transactional.id all records are one transaction. The end of the input commits it. It is aborted by Ctrl-C, and
+  if a line is wrong or a record is not written.
 """
 
 import sys
@@ -60,8 +61,8 @@ def produce(
     """Write the lines of standard input, or of a file, to a topic: one record each.
 
     With --json every written record is one line: topic, partition, offset, timestamp. Exit code 1 if some
-    could not be written. With --set transactional.id=ID all records are one transaction: if a line is wrong or a
-    record cannot be written, it is aborted.
+    could not be written. With --set transactional.id=ID all records are one transaction: the end of the input commits
+    it. If a line is wrong, a record cannot be written, or Ctrl-C stops the command, it is aborted.
     """
     if json_lines and (key_separator is not None or key is not None):
         raise UsageError("--from-json lines contain their keys; remove --key and --key-separator.")
@@ -102,6 +103,10 @@ def produce(
             interrupted = True
         except UsageError as error:
             usage_error = error
+        if is_transaction and interrupted:
+            producer.abort_transaction(TRANSACTION_TIMEOUT_S)
+            warn("Interrupted: the transaction was aborted, so read_committed consumers get none of its records.")
+            raise typer.Exit(130)
         producer.flush()
         deliveries.settle(wait=True)
         if is_transaction and usage_error is None:
