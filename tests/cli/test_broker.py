@@ -129,6 +129,21 @@ def test_until_eof_stops_at_end_of_input(tmp_path: Path) -> None:
         assert "Stopping: standard input was closed." in program.stderr
 
 
+@pytest.mark.parametrize("redirection", ["</dev/null", "<FILE", "<&-"])
+def test_until_eof_needs_a_pipe_or_a_terminal(tmp_path: Path, redirection: str) -> None:
+    file = tmp_path / "input"
+    file.touch()
+    shell = f'exec "$@" {redirection.replace("FILE", str(file))}'
+    command = ["sh", "-c", shell, "sh", *PROGRAM, "--until-eof", "--data", str(tmp_path / "data")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "slackwater: --until-eof needs a pipe or a terminal as standard input. Remove the option, or start the broker "
+        "with a pipe.\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
 def test_metrics_are_served_on_the_printed_address(tmp_path: Path) -> None:
     with _running(tmp_path, "--metrics", "127.0.0.1:0") as program:
         _, line = program.lines(2)

@@ -13,6 +13,7 @@ import logging
 import os
 import resource
 import signal
+import stat
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Coroutine, Sequence
@@ -69,8 +70,20 @@ def main(words: Sequence[str]) -> None:
         allow_anonymous=arguments.allow_anonymous,
         metrics=parse_address(arguments.metrics, "--metrics") if arguments.metrics is not None else None,
     )
+    if arguments.until_eof:
+        _check_input()
     _check_open_files_limit()
     run(_serve(options, until_eof=arguments.until_eof))
+
+
+def _check_input() -> None:
+    """Raise `UsageError` if the event loop cannot wait for the end of standard input, as for a file and /dev/null."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()):
+        raise UsageError(
+            "--until-eof needs a pipe or a terminal as standard input. "
+            "Remove the option, or start the broker with a pipe."
+        )
 
 
 def _check_open_files_limit() -> None:
