@@ -316,8 +316,8 @@ def test_unreadable_partition_is_one_sentence(tmp_path: Path) -> None:
         (
             ("--listen", "nowhere.invalid:0", "--allow-anonymous"),
             (
-                "cannot listen on nowhere.invalid:0: nowhere.invalid is not an address of this machine. "
-                "Use another address."
+                "cannot listen on nowhere.invalid:0: nowhere.invalid cannot be resolved to an address. "
+                "Use an IP address of this machine."
             ),
         ),
         (("--set", "num.partitions"), "--set num.partitions is not a setting. Use --set name=value."),

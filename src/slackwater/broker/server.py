@@ -409,7 +409,8 @@ def listen_error(host: str, port: int, error: OSError) -> UsageError:
     """Describe why the server cannot listen on an address."""
     if isinstance(error, socket.gaierror):
         return UsageError(
-            f"cannot listen on {host}:{port}: {host} is not an address of this machine. Use another address."
+            f"cannot listen on {host}:{port}: {host} cannot be resolved to an address. "
+            "Use an IP address of this machine."
         )
     reason = os.strerror(error.errno) if error.errno is not None else str(error)
     if error.errno == errno.EADDRINUSE:
