@@ -72,7 +72,10 @@ def test_full_disk_rejects_writes_and_recovers(tmp_path: Path) -> None:
             assert "Traceback" not in broker.log, broker.log
             for name in ("t-0", "t-1"):
                 directory = tmp_path / name
-                failures = f"ERROR Appends to {directory} fail with KAFKA_STORAGE_ERROR: File too large. "
+                failures = (
+                    f"ERROR Appends to {directory} fail with KAFKA_STORAGE_ERROR: File too large. They are accepted "
+                    "again when the disk can be written. "
+                )
                 assert broker.log.count(failures) == len(values)
                 assert broker.log.count(f"INFO Appends to {directory} succeed again. ") == len(values) - (name == "t-0")
         with BrokerProcess(tmp_path, SETTINGS) as broker:

@@ -88,6 +88,17 @@ def test_token_names_the_principal_until_it_expires(tmp_path: Path, keys: str) -
     run(tmp_path, scenario, keys)
 
 
+def test_unreadable_keys_file_is_logged(tmp_path: Path, keys: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(server: Server) -> None:
+        (tmp_path / "keys.json").write_text("not the keys")
+        client = await connect(server, "SASL_PLAINTEXT")
+        await handshake(client, "OAUTHBEARER")
+        assert (await authenticate(client, message(token()))).error_code == Error.NONE
+
+    run(tmp_path, scenario, keys)
+    assert "The token keys were not reloaded; the previous ones stay in use: " in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

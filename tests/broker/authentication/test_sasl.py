@@ -110,7 +110,10 @@ def test_invalid_users_file_is_logged_without_its_lines(tmp_path: Path, caplog: 
     async def scenario(server: Server) -> None:
         users.write_text("# the users\ncanary-password\n")
         assert (await plain(await connect(server, SASL), b"\0dora\0first")).error_code == Error.NONE
-        assert f"{users}, line 2 is not a setting; use name=value." in caplog.text
+        assert (
+            "The PLAIN users were not reloaded; the previous ones stay in use: "
+            f"{users}, line 2 is not a setting; use name=value."
+        ) in caplog.text
         assert "canary" not in caplog.text
 
     run(tmp_path, scenario, sasl_plain_users_file=str(users))

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from slackwater.broker.server import Server
+from slackwater.broker.storage.producer_ids import FILE
 from slackwater.group.errors import Error
 from slackwater.wire.apis import INIT_PRODUCER_ID
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -37,6 +40,19 @@ def test_ids_are_not_reused_after_a_kill(tmp_path: Path) -> None:
     for _ in range(3):
         with_server(tmp_path, scenario)
     assert len(set(producer_ids)) == 9
+
+
+def test_ids_that_cannot_be_reserved_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(server: Server) -> None:
+        client = await Client.connect(server)
+        (tmp_path / FILE).mkdir()  # cannot be replaced by a file
+        assert await init_producer_id(client) == (Error.COORDINATOR_NOT_AVAILABLE, -1, -1)
+
+    with_server(tmp_path, scenario)
+    assert (
+        "Cannot reserve producer ids: Is a directory. Producers retry. Check the free space and the permissions of the "
+        "data directory."
+    ) in caplog.text
 
 
 def test_id_without_epoch_is_rejected(tmp_path: Path) -> None:

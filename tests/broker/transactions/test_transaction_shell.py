@@ -197,7 +197,10 @@ def test_without_disk_space_there_is_no_producer_id(fixture: ShellFixture, caplo
     fixture.disk_is_full = True
 
     assert fixture.init().error is Error.COORDINATOR_NOT_AVAILABLE
-    assert "Cannot reserve producer ids: No space left on device." in caplog.text
+    assert (
+        "Cannot reserve producer ids: No space left on device. Producers retry. Check the free space and the "
+        "permissions of the data directory."
+    ) in caplog.text
 
 
 def test_verify(fixture: ShellFixture) -> None:
@@ -278,7 +281,9 @@ def test_timeout_and_expiration_are_logged(fixture: ShellFixture, caplog: pytest
         fixture.shell.tick()
         fixture.shell.flush_pending()
 
-    assert "Aborting the transaction of payments: it is open longer than its timeout." in caplog.text
+    assert (
+        "Aborting the transaction of payments: it has been open for longer than transaction.timeout.ms." in caplog.text
+    )
     assert "Removed payments: it was not used for transactional.id.expiration.ms." in caplog.text
 
 

@@ -3,7 +3,7 @@
 Invariants:
 - The start waits for the URL, at most `FETCH_TIMEOUT_S`, and fails without keys. After the start, the event loop never
   waits for it. A key that is not known yet causes one more read, at most every 10 s.
-- Keys that cannot be read again stay as they are, and the log says so.
+- If the keys cannot be read again, the previous ones stay in use, and the reason is logged.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class IssuerKeys:
         try:
             self._keys = result()
         except UsageError as error:
-            log.warning("The keys of tokens stay as they are: %s", error)
+            log.warning("The token keys were not reloaded; the previous ones stay in use: %s", error)
 
     def _read(self) -> list[dict[str, Any]]:
         source = f"{_SETTING} = {self._url}"

@@ -49,5 +49,5 @@ class PlainUsers:
             try:
                 self._from_file = _read_users(self._path)
             except UsageError as error:
-                log.warning("The users of PLAIN stay as they are: %s", error)
+                log.warning("The PLAIN users were not reloaded; the previous ones stay in use: %s", error)
         return self._from_file.get(user, self._fixed.get(user))

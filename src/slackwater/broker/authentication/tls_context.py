@@ -52,7 +52,11 @@ class ListenerTlsContext:
         try:
             self._context = build_context(self._endpoint, self._settings)
         except UsageError as error:
-            log.warning("The listener %s keeps its certificates: %s", self._endpoint.name, error)
+            log.warning(
+                "The certificates of listener %s were not reloaded; the previous ones stay in use: %s",
+                self._endpoint.name,
+                error,
+            )
         else:
             log.info("The listener %s has loaded its certificates again.", self._endpoint.name)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
+from slackwater.broker.storage.producer_ids import RESERVE_FAILED
 from slackwater.broker.transactions.client_errors import client_error
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
@@ -55,7 +56,7 @@ def _allocate(broker: Broker, request: InitProducerIdRequest, version: int) -> I
     try:
         producer_id = broker.producer_ids.allocate()
     except OSError as problem:
-        log.error("Cannot reserve producer ids: %s.", problem.strerror)
+        log.error(RESERVE_FAILED, problem.strerror)
         return error_response(request, version, Error.COORDINATOR_NOT_AVAILABLE)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 

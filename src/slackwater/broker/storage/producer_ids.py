@@ -14,6 +14,10 @@ from slackwater.group.errors import UsageError
 
 FILE: Final = "producer-ids"
 BLOCK: Final = 1000
+RESERVE_FAILED: Final = (
+    "Cannot reserve producer ids: %s. Producers retry. Check the free space and the permissions of the data directory."
+)
+"""The log line for an error of `ProducerIds.allocate`."""
 
 
 class ProducerIds:

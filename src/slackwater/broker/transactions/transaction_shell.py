@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from slackwater.broker.storage.producer_ids import RESERVE_FAILED
 from slackwater.broker.transactions.interfaces import MarkerWriter, OnPartitionErrors, TransactionMarker
 from slackwater.broker.transactions.transactions_store import TransactionsStore
 from slackwater.escaping import get_logger
@@ -166,7 +167,7 @@ class TransactionShell:
         try:
             return self._allocate()
         except OSError as problem:
-            log.error("Cannot reserve producer ids: %s.", problem.strerror)
+            log.error(RESERVE_FAILED, problem.strerror)
             return None
 
     def _write(self) -> None:
@@ -222,7 +223,7 @@ class TransactionShell:
 def _log_event(event: TransactionEvent, partition: int) -> None:
     name = event.transactional_id
     if event.cause is TransactionInput.TIMEOUT:
-        log.info("Aborting the transaction of %s: it is open longer than its timeout.", name)
+        log.info("Aborting the transaction of %s: it has been open for longer than transaction.timeout.ms.", name)
     elif event.cause is TransactionInput.EXPIRATION:
         log.info("Removed %s: it was not used for transactional.id.expiration.ms.", name)
     elif event.cause is TransactionInput.INIT and event.after is TransactionState.EMPTY:

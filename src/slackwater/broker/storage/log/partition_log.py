@@ -407,7 +407,12 @@ class PartitionLog:
         if not self._is_append_failing and not self.is_deleted:
             self._is_append_failing = True
             reason = error.strerror or error
-            log.error("Appends to %s fail with KAFKA_STORAGE_ERROR: %s.", self.directory, reason)
+            log.error(
+                "Appends to %s fail with KAFKA_STORAGE_ERROR: %s. "
+                "They are accepted again when the disk can be written.",
+                self.directory,
+                reason,
+            )
         return rejected
 
     def _write(self, pending: PendingAppends) -> Rejection | None:
