@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from slackwater import Admin, Broker
+from slackwater.client.admin import RemovedMember
+from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from tests.client.consumer_pool import ConsumerPool, wait_until
 
@@ -151,7 +153,33 @@ def test_remove_members_shows_them_first(slackwater: Command, broker: Broker, ad
         unknown = slackwater("groups", "remove-members", "removed", "--member", "absent", "--yes")
         assert unknown.code == 1
         assert unknown.err.startswith("slackwater: Group removed has no member absent; ")
-    assert slackwater("groups", "remove-members", "removed").code == 2
+    assert slackwater("groups", "remove-members", "removed") == (
+        2,
+        "",
+        "slackwater: nothing to remove; use --member ID, --instance ID, or --all.\n",
+    )
+    assert slackwater("groups", "remove-members", "removed", "--all", "--member", "x") == (
+        2,
+        "",
+        "slackwater: use --all, or --member and --instance, not both.\n",
+    )
+
+
+def test_failed_removal_names_the_next_command(
+    slackwater: Command, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_admin: Admin, _group: str, *, members: list[str], **_options: object) -> list[RemovedMember]:
+        return [RemovedMember(member, None, Error.UNKNOWN_MEMBER_ID) for member in members]
+
+    monkeypatch.setattr(Admin, "remove_members", refuse)  # the member has rejoined since it was described
+    with ConsumerPool(broker.bootstrap_servers, "rejoined", ["orders"]) as pool:
+        pool.join(1)
+        pool.settle(3)
+        result = slackwater("groups", "remove-members", "rejoined", "--all", "--yes")
+    assert result.code == 1
+    assert result.err.endswith(
+        " was not removed: UNKNOWN_MEMBER_ID. Run `slackwater groups describe rejoined` to see the current members.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,6 +224,7 @@ def test_reset_names_partitions_and_clamped_offsets(slackwater: Command, admin: 
         (["--all-topics"], "use exactly one of --to-earliest"),
         (["--all-topics", "--to-earliest", "--to-latest"], "use exactly one of --to-earliest"),
         (["--to-latest"], "no topics; use --topic TOPIC"),
+        (["--all-topics", "--topic", "orders", "--to-latest"], "use --topic or --all-topics, not both."),
         (["--topic", "orders:x", "--to-latest"], "--topic orders:x does not name partitions. Use topic:0,1."),
         (["--all-topics", "--to-datetime", "noon"], "--to-datetime noon is not a time"),
         (["--all-topics", "--by-duration", "long"], "--by-duration long is not a duration"),
@@ -273,6 +302,19 @@ def test_group_with_members_is_not_reset_or_deleted(slackwater: Command, broker:
             deleted = slackwater("groups", "delete", "alive", option)
             assert deleted.code == 1
             assert "only an empty group can be deleted" in deleted.err
+
+
+def test_offset_of_a_topic_that_is_read_is_not_deleted(slackwater: Command, broker: Broker, admin: Admin) -> None:
+    set_offsets(admin, "reading", 5)
+    with ConsumerPool(broker.bootstrap_servers, "reading", ["orders"]) as pool:
+        pool.join()
+        pool.settle(3)
+        result = slackwater("groups", "delete-offsets", "reading", "--topic", "orders", "--yes")
+    assert result.code == 1
+    assert (
+        "slackwater: the offset of orders-0 was not deleted: a member reads this topic. Stop the members that read it, "
+        "and run the command again.\n"
+    ) in result.err
 
 
 def test_delete_groups_and_offsets(slackwater: Command, admin: Admin) -> None:

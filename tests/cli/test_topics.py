@@ -69,6 +69,9 @@ def test_topic_changes_need_confirmation(slackwater: Command, admin: Admin) -> N
     assert admin.describe_configs("topic", "grows")["retention.ms"].is_default
     assert slackwater("topics", "set", "grows", "no.such=1", "--yes").code == 1
     assert slackwater("topics", "set", "grows", "--yes").code == 2
+    assert slackwater("topics", "set", "grows", "retention", "--yes").err == (
+        "slackwater: retention is not NAME=VALUE. Use for example retention.ms=3600000.\n"
+    )
 
 
 def test_delete_topics_needs_confirmation(slackwater: Command, admin: Admin) -> None:

@@ -165,7 +165,7 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a topic, all or none. A shorter retention can delete records."""
-    changes: dict[str, str | None] = {**parse_pairs(setting or (), "")}
+    changes: dict[str, str | None] = {**parse_pairs(setting or ())}
     changes |= dict.fromkeys(unset or ())
     if not changes:
         raise UsageError("nothing to change; use NAME=VALUE or --unset NAME.")

@@ -113,8 +113,10 @@ def delete_offsets(
     elif not dry_run and offsets:
         print_line(f"Deleted {count(len(offsets) - len(failed), 'offset')} of group {group}.")
     for partition, error in failed.items():
-        reason = "a member reads this topic" if error is Error.GROUP_SUBSCRIBED_TO_TOPIC else error.name
-        warn(f"the offset of {partition} was not deleted: {reason}.")
+        reason = f"{error.name}."
+        if error is Error.GROUP_SUBSCRIBED_TO_TOPIC:
+            reason = "a member reads this topic. Stop the members that read it, and run the command again."
+        warn(f"the offset of {partition} was not deleted: {reason}")
     if failed:
         raise typer.Exit(1)
 

@@ -35,7 +35,9 @@ def remove_members(
     process is running rejoins under a new id; to keep it out, stop the process. With --json, each member is one line.
     Exit code 1 if a member could not be removed.
     """
-    if all_ == bool(members or instances):
+    if all_ and (members or instances):
+        raise UsageError("use --all, or --member and --instance, not both.")
+    if not (all_ or members or instances):
         raise UsageError("nothing to remove; use --member ID, --instance ID, or --all.")
     with open_admin(bootstrap, config) as admin:
         (described,) = admin.describe_groups([group], find_generation=False)
@@ -62,7 +64,8 @@ def remove_members(
         print_line(f"Removed {count(done, 'member')} of group {group}.")
     failed = {member_id: error for member_id, error in errors.items() if error is not Error.NONE}
     for member_id, error in failed.items():
-        warn(f"{member_id} was not removed: {error.name}.")
+        advice = f"Run `slackwater groups describe {group}` to see the current members."
+        warn(f"{member_id} was not removed: {error.name}. {advice}")
     if failed:
         raise typer.Exit(1)
 

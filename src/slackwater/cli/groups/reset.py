@@ -65,7 +65,9 @@ def reset_offsets(
     if from_file is not None:
         if all_topics or topic:
             raise UsageError("--from-file names the partitions; leave out --topic and --all-topics.")
-    elif all_topics == bool(topic):
+    elif all_topics and topic:
+        raise UsageError("use --topic or --all-topics, not both.")
+    elif not (all_topics or topic):
         raise UsageError("no topics; use --topic TOPIC or --all-topics.")
     topics, partitions = _scope(topic or [])
     with open_admin(bootstrap, config) as admin:
