@@ -55,9 +55,14 @@ def test_idle_members_are_an_alert(slackwater: Command, broker: Broker, immediat
         pool.settle(1)
         result = slackwater("watch", "--once", "--group", "watched-idle", "--rules", immediate_rules)
         default_rules = slackwater("watch", "--once", "--json", "--group", "watched-idle")
+        pending_text = slackwater("watch", "--once", "--group", "watched-idle").out
     assert result.code == 1
     assert "ALERT    watched-idle  IdleMembers: 1 of 2 members have no partition: consumer-watched-idle-" in result.out
-    assert "First: there are more members than partitions" in result.out
+    assert "First: add partitions or remove members: there are more members than partitions." in result.out
+    assert re.search(
+        r"pending  watched-idle  IdleMembers: .* for \d+ seconds? so far; the alert fires after 600 seconds\.",
+        pending_text,
+    )
     pending = next(alert for alert in objects(default_rules.out) if alert.get("rule") == "IdleMembers")
     assert (pending["event"], pending["value"], pending["for_s"]) == ("alert_pending", 1, 600)
 

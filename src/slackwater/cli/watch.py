@@ -465,7 +465,7 @@ def _line(notice: "AlertNotice") -> str:
         case AlertState.BEGAN:
             text += f". First: {rule.first_action}."
         case AlertState.PENDING:
-            text += f"; for {lasted} so far, an alert after {rule.for_s}."
+            text += f", for {lasted} so far; the alert fires after {count(rule.for_s, 'second')}."
         case AlertState.ENDED:
             text += f"; it lasted {lasted}."
     return f"{clock(notice.time_ms)}  {head}  {escape_line(text)}"

@@ -148,7 +148,7 @@ ALERTS: Final = (
             KAFKA: f"{_JAVA}assigned_partitions == 0",
         },
         severity="info",
-        first_action="there are more members than partitions: add partitions or remove members",
+        first_action="add partitions or remove members: there are more members than partitions",
         cites=("Kafka documentation, Consumer Group Metrics: assigned-partitions",),
     ),
 )
