@@ -20,7 +20,7 @@ from rich.text import Text
 from slackwater import Broker
 from slackwater.cli.demo import REPORT
 from slackwater.cli.demo.groups import GroupMonitor
-from slackwater.cli.demo.processes import CleanupProcess, kill_sessions
+from slackwater.cli.demo.processes import SPARK, ChildProcess, CleanupProcess, kill_sessions
 from slackwater.cli.demo.read_counts import ReadCounts, offset_ranges
 from slackwater.cli.demo.screen import Screen
 from slackwater.cli.demo.spark_scenario import DeployResult
@@ -152,6 +152,17 @@ def test_screen_fits_the_terminal(size: tuple[int, int]) -> None:
     lines = capture.get().splitlines()
     assert len(lines) < height
     assert max(cell_len(Text.from_ansi(line).plain) for line in lines) <= width
+
+
+@pytest.mark.parametrize(
+    ("client", "hint"), [(SPARK, "; if it fails again, use `slackwater demo --no-spark`"), ("java", "")]
+)
+def test_failed_child_names_the_next_command(tmp_path: Path, client: str, hint: str) -> None:
+    (tmp_path / "log").write_text("starting\nout of memory\n")
+    with subprocess.Popen([sys.executable, "-c", "exit(3)"], text=True) as process:
+        process.wait(DEADLINE_S)
+        child = ChildProcess("orders-1", client, "", process, tmp_path)
+        assert child.failure() == f"exited with code 3; last log line: out of memory. Run the demo again{hint}."
 
 
 def test_cleanup_kills_sessions_and_removes_the_directory(tmp_path: Path) -> None:

@@ -133,8 +133,11 @@ def test_options_are_passed_to_the_job(requests: list[DiagnosisRequest], tmp_pat
         (("a.log", "--zone", "+25:00"), "is not a time zone"),
         (("a.log", "--zone", "Mars/Olympus"), "is not a time zone"),
         (("a.log", "--zone", "eu/=Mars"), "is not a time zone"),
-        (("a.log", "--html", "/nowhere/at/all/report.html"), "cannot be written"),
-        (("a.log", "--html", "/"), "cannot be written"),
+        (
+            ("a.log", "--html", "/nowhere/at/all/report.html"),
+            "cannot be written: its directory does not exist. Create the directory /nowhere/at/all first.",
+        ),
+        (("a.log", "--html", "/"), "--html / cannot be written: it is a directory. Choose another file."),
         (("/nowhere/server.log",), "No such file or directory: /nowhere/server.log."),
         (("EMPTY_FILE",), "no file, or only empty files"),
         (("EMPTY_DIRECTORY",), "no file, or only empty files"),

@@ -449,9 +449,14 @@ def _print_unknown_lines(request: "DiagnosisRequest") -> None:
 
 
 def _check_report_path(path: Path) -> None:
-    if path.is_dir() or not path.resolve().parent.is_dir():
-        raise UsageError(f"--html {path} cannot be written: it is a directory, or its directory does not exist.")
-    if not os.access(path if path.exists() else path.resolve().parent, os.W_OK):
+    parent = path.resolve().parent
+    if path.is_dir():
+        raise UsageError(f"--html {path} cannot be written: it is a directory. Choose another file.")
+    if not parent.is_dir():
+        raise UsageError(
+            f"--html {path} cannot be written: its directory does not exist. Create the directory {parent} first."
+        )
+    if not os.access(path if path.exists() else parent, os.W_OK):
         raise UsageError(f"--html {path} is not writable for this user. Choose another file.")
 
 

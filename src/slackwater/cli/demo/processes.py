@@ -57,7 +57,11 @@ class ChildProcess:
         """Why the child cannot go on, or None."""
         reason = next((str(sent["reason"]) for sent in self.messages if sent["message"] == "failed"), None)
         if reason is None and self.process.poll() not in (None, 0) and not self.has_sent("ended"):
-            return f"exited with code {self.process.returncode}; last log line: {self._last_log_line()}"
+            advice = "Run the demo again"
+            if self.client == SPARK:
+                advice += "; if it fails again, use `slackwater demo --no-spark`"
+            last = self._last_log_line().removesuffix(".")
+            return f"exited with code {self.process.returncode}; last log line: {last}. {advice}."
         return reason
 
     def _last_log_line(self) -> str:
