@@ -25,9 +25,13 @@ def main() -> None:
         except ValueError as error:
             parser.error(str(error))
         print(f"seed {arguments.seed}, {arguments.minutes:g} minutes", flush=True)
-        summary = run.run(seconds=60 * arguments.minutes, first=arguments.first, max_faults=arguments.faults)
-    print("\n".join(["", *summary.lines()]))
-    sys.exit(1 if summary.violations else 0)
+        is_interrupted = False
+        try:
+            run.run(seconds=60 * arguments.minutes, first=arguments.first, max_faults=arguments.faults)
+        except KeyboardInterrupt:
+            is_interrupted = True
+    print("\n".join(["", *run.summary.lines()]))
+    sys.exit(130 if is_interrupted else 1 if run.summary.violations else 0)
 
 
 if __name__ == "__main__":
