@@ -75,6 +75,15 @@ def test_compaction_may_drop_superseded_records_only() -> None:
     assert partition.check(without(9)) == ["t-0: number 9 was acknowledged at offset 9, but there is nothing"]
 
 
+def test_damage_may_cost_the_record_for_which_compaction_dropped_others() -> None:
+    stored = content({number: number for number in (5, 6, 7, 8)})  # 1 was dropped because of 5, and so on
+    assert ledger(keys=4).check(stored, Loss([range(9, 10)], 9, reported_from=9)) == []
+    stored = content({number: number for number in (7, 8)})  # 6 is missing, too
+    (first, second) = ledger(keys=4).check(stored, Loss([range(9, 10)], 9, reported_from=9))
+    assert first == "t-0: number 2 was acknowledged at offset 2, but there is nothing"
+    assert second == "t-0: number 6 was acknowledged at offset 6, but there is nothing"
+
+
 def test_unreported_loss_is_allowed_only_for_touched_batches() -> None:
     stored = without(4, 5)
     stored.unreadable = [(range(4, 6), "CORRUPT_MESSAGE")]

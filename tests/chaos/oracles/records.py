@@ -3,7 +3,7 @@
 Invariants:
 - Without damage, every acknowledged record is at its offset with its value. Records without an acknowledgement may be
   there. A record that was seen once stays. Numbers ascend, so nothing is stored twice. A compacted partition may drop a
-  record only if it has a later one with the same key.
+  record only if it has a later one with the same key, or had one that damage may have cost.
 - Damage to a log file touches the batches that overlap the changed bytes. A touched batch may be lost, but not in
   silence: the fetch fails, the batch fails its checksum, or the broker's log names the file.
 - Damage may cost other records only if the broker's log names the file, and only from the first touched batch on, or
@@ -51,6 +51,10 @@ class Loss:
         """Whether the broker's log reports the loss of this offset."""
         return self.reported_from is not None and offset >= max(self.first_offset, self.reported_from)
 
+    def allows(self, offset: int) -> bool:
+        """Whether the damage may cost the record at this offset."""
+        return self.is_touched(offset) or self.is_reported(offset)
+
 
 class PartitionLedger:
     """The records of one partition that must be there; numbers from `sent` on were never sent."""
@@ -82,7 +86,8 @@ class PartitionLedger:
         return [f"{self.name}: {violation}" for violation in violations]
 
     def _missing(self, content: Content, loss: Loss | None) -> list[str]:
-        newest = self._newest(content.numbers)
+        may_be_lost = {} if loss is None else {at: number for at, number in self.numbers.items() if loss.allows(at)}
+        newest = self._newest(may_be_lost | content.numbers)
         violations = []
         for offset, number in self.numbers.items():
             stored = content.numbers.get(offset)
@@ -90,7 +95,7 @@ class PartitionLedger:
                 continue
             reason = content.failure_at(offset)
             seen = f"the fetch fails: {reason}" if reason else "nothing" if stored is None else f"number {stored}"
-            if loss is None or not (loss.is_touched(offset) or loss.is_reported(offset)):
+            if loss is None or not loss.allows(offset):
                 violations.append(f"number {number} was acknowledged at offset {offset}, but there is {seen}")
             elif reason is None and stored is None and not loss.is_reported(offset):
                 violations.append(f"offset {offset} is skipped without an error and without a line in the log")
