@@ -48,8 +48,8 @@ class FakeHandler:
         self.handle(context, request)
         return False
 
-    def flush_later(self, connection: Connection) -> None:
-        asyncio.get_running_loop().call_soon(connection.flush)
+    def send_later(self, connection: Connection) -> None:
+        asyncio.get_running_loop().call_soon(connection.send_responses)
 
     def responses_sent(self, requests: Sequence[RequestContext]) -> None:
         self.sent += len(requests)

@@ -66,8 +66,8 @@ class Broker:
         group_clock: Clock,
         group_wall_clock: Clock,
         in_thread: RunInThread,
-        schedule_flush: Callable[[], None],
-        wake_groups_at: Callable[[int], None],
+        schedule_end_of_iteration: Callable[[], None],
+        wake_coordinators_at: Callable[[int], None],
     ) -> None:
         self.settings = settings
         self.directory = directory
@@ -93,7 +93,9 @@ class Broker:
         self.durability = Durability(
             always=settings.text("flush") == "always", in_thread=in_thread, later=loop.call_later
         )
-        self.appends = AppendQueue(self.durability, now_ms=clock.now_ms, schedule_flush=schedule_flush)
+        self.appends = AppendQueue(
+            self.durability, now_ms=clock.now_ms, schedule_end_of_iteration=schedule_end_of_iteration
+        )
         self.producer_ids = ProducerIds(directory.path)
         self.fetch_sessions = FetchSessions(
             settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
@@ -112,9 +114,9 @@ class Broker:
             OffsetsTopicStore(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
             now_ms=group_clock.now_ms,
             wall_ms=group_wall_clock.now_ms,
-            wake_at=wake_groups_at,
+            wake_at=wake_coordinators_at,
             emit=self.events.publish,
-            schedule_flush=schedule_flush,
+            schedule_end_of_iteration=schedule_end_of_iteration,
             write_timeout_ms=settings.number("offsets.commit.timeout.ms"),
         )
         self.markers = PartitionMarkerWriter(
@@ -122,7 +124,7 @@ class Broker:
             self.durability,
             complete_offsets=self.groups.complete_transaction,
             now_ms=clock.now_ms,
-            schedule_flush=schedule_flush,
+            schedule_end_of_iteration=schedule_end_of_iteration,
             later=loop.call_later,
         )
         self.transactions = TransactionShell(
@@ -132,8 +134,8 @@ class Broker:
             allocate_producer_id=self.producer_ids.allocate,
             now_ms=group_clock.now_ms,
             wall_ms=group_wall_clock.now_ms,
-            wake_at=wake_groups_at,
-            schedule_flush=schedule_flush,
+            wake_at=wake_coordinators_at,
+            schedule_end_of_iteration=schedule_end_of_iteration,
             later=loop.call_later,
         )
         self.group_metrics = GroupMetrics(
@@ -168,19 +170,19 @@ class Broker:
             log.warning("%s", sentence)
         self.settings.watch(self._configure_groups)
 
-    def flush_pending(self) -> None:
+    def write_pending(self) -> None:
         """Write the pending appends of this iteration, and those that follow from them."""
-        self._flush_once()
+        self._write_once()
         # A transactional batch is appended after the transaction coordinator has written its partition.
         while any(each.has_pending for each in (self.appends, self.groups, self.markers, self.transactions)):
-            self._flush_once()
+            self._write_once()
 
-    def _flush_once(self) -> None:
-        self.appends.flush_pending()
-        self.groups.flush_pending()
-        self.transactions.flush_pending()
-        self.markers.flush_pending()
-        self.events.flush_pending()
+    def _write_once(self) -> None:
+        self.appends.write_pending()
+        self.groups.write_pending()
+        self.transactions.write_pending()
+        self.markers.write_pending()
+        self.events.write_or_defer()
         self.durability.flush_pending()
 
     def next_due_ms(self) -> int | None:

@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._unsent_bytes = 0  # of responses
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None  # created when it is needed first
-        self._is_flush_scheduled = False
+        self._is_send_scheduled = False
         self._is_closing = False
         self.last_received_at = 0.0
         self.host = ""
@@ -167,16 +167,16 @@ class Connection(asyncio.Protocol):
         self._last_api = b""
 
     def response_ready(self, size: int) -> None:
-        """Schedule a flush if the oldest request in progress has its response now."""
+        """Schedule sending if the oldest request in progress has its response now."""
         self._without_response -= 1
         self._unsent_bytes += size
-        if not self._is_flush_scheduled and self._in_progress and self._in_progress[0].response is not None:
-            self._is_flush_scheduled = True
-            self._handler.flush_later(self)
+        if not self._is_send_scheduled and self._in_progress and self._in_progress[0].response is not None:
+            self._is_send_scheduled = True
+            self._handler.send_later(self)
 
-    def flush(self) -> None:
+    def send_responses(self) -> None:
         """Write the responses that no earlier request holds back, then start queued requests."""
-        self._is_flush_scheduled = False
+        self._is_send_scheduled = False
         in_progress = self._in_progress
         completed: list[RequestContext] = []
         pieces: list[ResponsePiece] = []
@@ -207,9 +207,9 @@ class Connection(asyncio.Protocol):
 
     def _send_waiting(self, writer: ResponseWriter) -> None:
         """Send records of files; continue when the socket is writable, or in the next iteration."""
-        if writer.send() and not self._is_flush_scheduled:
-            self._is_flush_scheduled = True
-            self._handler.flush_later(self)
+        if writer.send() and not self._is_send_scheduled:
+            self._is_send_scheduled = True
+            self._handler.send_later(self)
         if self._is_closing and self._transport is not None and not writer.has_waiting:
             self._transport.close()
 
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
         if self._writer is not None:
             self._writer.is_paused = False
         self.last_received_at = monotonic()
-        self.flush()
+        self.send_responses()
 
     @property
     def has_incomplete_request(self) -> bool:
@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
         """Close the connection after sending the responses that are ready."""
         self._is_closing = True
         self._queue.clear()
-        self.flush()
+        self.send_responses()
         if self._transport is not None and not (self._writer and self._writer.has_waiting):
             self._transport.close()
 

@@ -35,8 +35,8 @@ class ConnectionHandler(Protocol):
         """Process a request of `size` bytes like `handle`; True if it is processed in parts."""
         ...
 
-    def flush_later(self, connection: "Connection") -> None:
-        """Call `connection.flush` at the end of this event loop iteration."""
+    def send_later(self, connection: "Connection") -> None:
+        """Call `connection.send_responses` at the end of this event loop iteration."""
         ...
 
     def responses_sent(self, requests: Sequence[RequestContext]) -> None:

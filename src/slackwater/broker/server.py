@@ -76,10 +76,10 @@ class Server:
         self._connections: set[Connection] = set()
         self._pending: set[PendingConnection] = set()  # not authenticated yet
         self._by_host: Counter[str] = Counter()  # connections, also pending ones
-        self._to_flush: list[Connection] = []  # connections with responses to send at the end of the iteration
-        self._is_flush_scheduled = False
-        self._group_timer: asyncio.TimerHandle | None = None  # of groups and transactions
-        self._group_timer_due_ms = 0
+        self._to_send: list[Connection] = []  # connections with responses to send at the end of the iteration
+        self._is_end_scheduled = False
+        self._coordinator_timer: asyncio.TimerHandle | None = None  # of groups and transactions
+        self._coordinator_timer_due_ms = 0
         self._listeners: dict[str, asyncio.Server | TlsListener] = {}
         self._is_stopping = False
         self._has_thread = True
@@ -102,8 +102,8 @@ class Server:
                 group_clock=self._group_clock,
                 group_wall_clock=group_clock or self._clock,
                 in_thread=self._in_thread,
-                schedule_flush=self._schedule_flush,
-                wake_groups_at=self._wake_groups_at,
+                schedule_end_of_iteration=self._schedule_end_of_iteration,
+                wake_coordinators_at=self._wake_coordinators_at,
             )
             self.broker.load()
         except BaseException:
@@ -184,11 +184,11 @@ class Server:
         self._maintenance.stop()
         for listener in self._listeners.values():
             listener.close()
-        if self._group_timer is not None:
-            self._group_timer.cancel()
+        if self._coordinator_timer is not None:
+            self._coordinator_timer.cancel()
         self.broker.slices.stop()
         if clean:
-            self._flush()
+            self._end_iteration()
             for pending in list(self._pending):
                 pending.abort()
             for connection in list(self._connections):
@@ -297,11 +297,11 @@ class Server:
         self.handlers[api_key] = handler = load(api)
         return handler
 
-    def flush_later(self, connection: Connection) -> None:
-        """Flush a connection at the end of this iteration."""
-        self._to_flush.append(connection)
-        if not self._is_flush_scheduled:
-            self._schedule_flush()
+    def send_later(self, connection: Connection) -> None:
+        """Send the responses of a connection at the end of this iteration."""
+        self._to_send.append(connection)
+        if not self._is_end_scheduled:
+            self._schedule_end_of_iteration()
 
     def malformed_frame(self, connection: Connection, error: WireError) -> None:
         """Count and log a frame that cannot be decoded."""
@@ -310,23 +310,23 @@ class Server:
 
     # --- iterations, timers, the thread -------------------------------------------------------------------------------
 
-    def _schedule_flush(self) -> None:
-        if not self._is_flush_scheduled:
-            self._is_flush_scheduled = True
-            self._loop.call_soon(self._flush)
+    def _schedule_end_of_iteration(self) -> None:
+        if not self._is_end_scheduled:
+            self._is_end_scheduled = True
+            self._loop.call_soon(self._end_iteration)
 
-    def _flush(self) -> None:
+    def _end_iteration(self) -> None:
         """Write the pending appends, then send the responses that they allow."""
-        self._is_flush_scheduled = True  # callbacks of `flush_pending` must not schedule another flush
+        self._is_end_scheduled = True  # callbacks of `write_pending` must not schedule another end
         try:
-            self.broker.flush_pending()
+            self.broker.write_pending()
         except Exception:
             # Never expected. The next iteration must still take place, or the broker would send no more responses.
             log.exception("Writing the pending appends failed.")
-        self._is_flush_scheduled = False
-        to_flush, self._to_flush = self._to_flush, []
-        for connection in to_flush:
-            connection.flush()
+        self._is_end_scheduled = False
+        to_send, self._to_send = self._to_send, []
+        for connection in to_send:
+            connection.send_responses()
 
     def advance_group_clock(self, length_ms: int) -> None:
         """Advance a manual group clock and fire every group timer at its own time."""
@@ -336,22 +336,22 @@ class Server:
         while (due_ms := self.broker.next_due_ms()) is not None and due_ms <= until_ms:
             clock.advance_ms(max(due_ms - clock.now_ms(), 0))
             self.broker.tick()
-            self._flush()
+            self._end_iteration()
         clock.advance_ms(until_ms - clock.now_ms())
 
-    def _wake_groups_at(self, due_ms: int) -> None:
+    def _wake_coordinators_at(self, due_ms: int) -> None:
         if isinstance(self._group_clock, ManualClock) and due_ms > self._group_clock.now_ms():
             return  # `advance_group_clock` fires it
-        if self._group_timer is not None:
-            if self._group_timer_due_ms <= due_ms:
+        if self._coordinator_timer is not None:
+            if self._coordinator_timer_due_ms <= due_ms:
                 return
-            self._group_timer.cancel()
-        self._group_timer_due_ms = due_ms
+            self._coordinator_timer.cancel()
+        self._coordinator_timer_due_ms = due_ms
         delay_ms = due_ms - self._group_clock.now_ms()
-        self._group_timer = self._loop.call_later(max(delay_ms, 0) / 1000, self._tick_groups)
+        self._coordinator_timer = self._loop.call_later(max(delay_ms, 0) / 1000, self._tick_coordinators)
 
-    def _tick_groups(self) -> None:
-        self._group_timer = None
+    def _tick_coordinators(self) -> None:
+        self._coordinator_timer = None
         self.after_reading(self.broker.tick)
 
     def after_reading(self, work: Callable[[], object]) -> None:
@@ -390,7 +390,7 @@ class Server:
         if (error := future.exception()) is not None:
             log.error("A write, flush or cleaning in the disk thread failed.", exc_info=error)
         done()
-        self._schedule_flush()
+        self._schedule_end_of_iteration()
 
 
 def raise_open_files_limit() -> None:

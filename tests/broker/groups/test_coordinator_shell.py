@@ -57,7 +57,7 @@ class ShellFixture:
     def __init__(self, store: MemoryStore) -> None:
         self.clock = ManualClock()
         self.events: list[GroupEvent] = []
-        self.scheduled_flushes = 0
+        self.scheduled_iterations = 0
         self.due_ms: int | None = None
         self.groups = CoordinatorShell(
             CoordinatorConfig(offsets_topic_num_partitions=3, group_initial_rebalance_delay_ms=0),
@@ -65,15 +65,15 @@ class ShellFixture:
             now_ms=self.clock.now_ms,
             wake_at=self._wake_at,
             emit=self.events.extend,
-            schedule_flush=self._schedule_flush,
+            schedule_end_of_iteration=self._schedule_end_of_iteration,
         )
         self.groups.load()
 
     def _wake_at(self, due_ms: int) -> None:
         self.due_ms = due_ms
 
-    def _schedule_flush(self) -> None:
-        self.scheduled_flushes += 1
+    def _schedule_end_of_iteration(self) -> None:
+        self.scheduled_iterations += 1
 
 
 def _commit(offset: int, group_id: str = "g", member_id: str = "", generation_id: int = -1) -> OffsetCommit:
@@ -85,9 +85,9 @@ def test_commits_of_one_iteration_are_one_write() -> None:
     shell, responses = ShellFixture(store), list[OffsetCommitResponse]()
     for offset in range(5):
         shell.groups.submit(_commit(offset), responses.append)
-    assert (store.writes, responses, shell.scheduled_flushes) == (0, [], 1)
+    assert (store.writes, responses, shell.scheduled_iterations) == (0, [], 1)
 
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
 
     assert store.writes == 1
     assert [response.partitions[0].error for response in responses] == [Error.NONE] * 5
@@ -98,7 +98,7 @@ def test_failed_write_is_an_error_response() -> None:
     shell, responses = ShellFixture(store), list[OffsetCommitResponse]()
     store.error = Error.KAFKA_STORAGE_ERROR
     shell.groups.submit(_commit(1), responses.append)
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
 
     assert [response.partitions[0].error for response in responses] == [Error.NOT_COORDINATOR]
 
@@ -119,13 +119,13 @@ def _stabilize(shell: ShellFixture) -> str:
         requires_known_member_id=False,
     )
     shell.groups.submit(join, joined.append)
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
     assert shell.due_ms == shell.clock.now_ms()
     shell.groups.tick()
     (response,) = joined
     sync = SyncGroup("g", response.member_id, None, response.generation_id, assignments=((response.member_id, b"a"),))
     shell.groups.submit(sync, synced.append)
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
     assert [response.assignment for response in synced] == [b"a"]
     return response.member_id
 
@@ -135,7 +135,7 @@ def test_restart_restores_groups_without_rebalance() -> None:
     before = ShellFixture(store)
     member_id = _stabilize(before)
     before.groups.submit(_commit(7, member_id=member_id, generation_id=1), lambda _response: None)
-    before.groups.flush_pending()
+    before.groups.write_pending()
 
     after, heartbeats, offsets = ShellFixture(store), list[HeartbeatResponse](), list[OffsetFetchResponse]()
     after.groups.submit(Heartbeat("g", member_id, None, 1), heartbeats.append)
@@ -155,7 +155,7 @@ def test_zero_initial_delay_ends_before_next_join() -> None:
     shell, issued, joined = ShellFixture(MemoryStore()), list[JoinGroupResponse](), list[JoinGroupResponse]()
     for number in range(3):
         shell.groups.submit(_join(uuid=str(number)), issued.append)
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
     first, second, third = sorted(response.member_id for response in issued)
 
     shell.groups.submit(_join(first), joined.append)
@@ -174,7 +174,7 @@ def test_unwritten_group_has_no_generation() -> None:
     shell, joined = ShellFixture(MemoryStore()), list[JoinGroupResponse]()
     shell.groups.submit(replace(_join(), requires_known_member_id=False), joined.append)
     assert joined == []
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
     shell.groups.tick()
     assert [response.error for response in joined] == [Error.NONE]
 
@@ -184,7 +184,7 @@ def test_one_timer_is_rescheduled_after_firing() -> None:
     _stabilize(shell)
     shell.clock.advance_ms(10_000)
     shell.groups.tick()
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
 
     assert EventKind.MEMBER_EXPIRED in [event.kind for event in shell.events]
     assert shell.due_ms is not None
@@ -194,9 +194,9 @@ def test_one_timer_is_rescheduled_after_firing() -> None:
 def test_offsets_of_deleted_topics_are_deleted() -> None:
     shell, offsets = ShellFixture(MemoryStore()), list[OffsetFetchResponse]()
     shell.groups.submit(_commit(3), lambda _response: None)
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
     shell.groups.topics_deleted(["t"])
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
     shell.groups.submit(OffsetFetch((GroupToFetch("g", None),)), offsets.append)
 
     assert offsets[0].groups[0].offsets == ()
@@ -209,7 +209,7 @@ def test_many_appends_are_written_early() -> None:
         shell.groups.submit(_commit(offset), responses.append)
     assert (store.writes, len(responses)) == (1, MAX_PENDING_RECORDS)
 
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
 
     assert (store.writes, len(responses)) == (2, MAX_PENDING_RECORDS + 1)
 
@@ -217,13 +217,13 @@ def test_many_appends_are_written_early() -> None:
 def test_parked_join_schedules_timer() -> None:
     shell = ShellFixture(MemoryStore())
     shell.groups.reconfigure(replace(shell.groups.config, group_initial_rebalance_delay_ms=3_000))
-    shell.groups.flush_pending()
-    scheduled_flushes = shell.scheduled_flushes
+    shell.groups.write_pending()
+    scheduled_iterations = shell.scheduled_iterations
     join = JoinGroup("g", "", "i", "consumer", (JoinProtocol("range", b""),), 10_000, 60_000, uuid="u1")
     shell.groups.submit(join, lambda _response: None)
-    assert shell.scheduled_flushes == scheduled_flushes + 1
+    assert shell.scheduled_iterations == scheduled_iterations + 1
 
-    shell.groups.flush_pending()
+    shell.groups.write_pending()
 
     assert shell.due_ms is not None
     assert shell.due_ms - shell.clock.now_ms() <= 3_000
@@ -250,7 +250,7 @@ def test_slow_write_times_out_but_is_applied() -> None:
     shell, responses = ShellFixture(store), list[OffsetCommitResponse]()
     for offset in (1, 2):
         shell.groups.submit(_commit(offset), responses.append)
-        shell.groups.flush_pending()
+        shell.groups.write_pending()
         shell.clock.advance_ms(3_000)
     assert shell.groups.next_due_ms() == shell.clock.now_ms() - 1_000
     shell.groups.tick()

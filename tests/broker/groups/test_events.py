@@ -35,7 +35,7 @@ class EventStreamFixture:
             GroupEvent(time_ms=1, group="g", kind=EventKind.GROUP_CREATED, source=EventSource.COORDINATOR)
         ] * count
         self.events.publish(events)
-        self.events.flush_pending()
+        self.events.write_or_defer()
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -82,7 +82,7 @@ def test_burst_waits_until_broker_is_idle(tmp_path: Path, monkeypatch: pytest.Mo
     stream.publish(MAX_IMMEDIATE + 1)
     for _ in range(5):
         stream.pass_time(0.05)
-        stream.events.flush_pending()  # no event, but the broker was busy
+        stream.events.write_or_defer()  # no event, but the broker was busy
         stream.pass_time(0.05)
         assert stream.written == 0
     stream.pass_time(0.11)

@@ -227,7 +227,7 @@ def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
             now_ms=CLOCK.now_ms,
             wake_at=lambda _due_ms: None,
             emit=lambda _events: None,
-            schedule_flush=lambda: None,
+            schedule_end_of_iteration=lambda: None,
         )
         shell.load()
         return shell
@@ -237,7 +237,7 @@ def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
     for group_id in ("a", "b", "c", "d"):
         commit = OffsetCommit(group_id, "", None, -1, (OffsetToCommit("t", 0, 7),))
         before.submit(commit, lambda _response: None)
-    before.flush_pending()
+    before.write_pending()
     topics.close()
 
     topics, responses = _open(tmp_path), list[OffsetFetchResponse]()

@@ -90,7 +90,7 @@ class ShellFixture:
             now_ms=self.clock.now_ms,
             wall_ms=lambda: self.clock.now_ms() + 1_000_000,
             wake_at=self._wake_at,
-            schedule_flush=lambda: None,
+            schedule_end_of_iteration=lambda: None,
             later=lambda delay_s, work: self.later.append((delay_s, work)),
         )
         self.shell.load()
@@ -107,32 +107,32 @@ class ShellFixture:
     def init(self, transactional_id: str = ID) -> InitProducerIdResponse:
         responses: list[InitProducerIdResponse] = []
         self.shell.submit(InitProducerId(transactional_id, 60_000), responses.append)
-        self.shell.flush_pending()
+        self.shell.write_pending()
         return responses[0]
 
     def add(self, epoch: int = 0) -> Error:
         responses: list[AddPartitionsResponse] = []
         self.shell.submit(AddPartitions(ID, 1, epoch, frozenset({T0, T1})), responses.append)
-        self.shell.flush_pending()
+        self.shell.write_pending()
         return responses[0].error
 
     def end(self, epoch: int = 0) -> list[EndTransactionResponse]:
         responses: list[EndTransactionResponse] = []
         self.shell.submit(EndTransaction(ID, 1, epoch, is_commit=True, bumps_epoch=True), responses.append)
-        self.shell.flush_pending()
+        self.shell.write_pending()
         return responses
 
     def verify(self, *, epoch: int = 0, add: bool) -> list[Mapping[TopicPartition, Error]]:
         results: list[Mapping[TopicPartition, Error]] = []
         self.shell.verify(ID, 1, epoch, (T0,), add=add, on_result=results.append)
-        self.shell.flush_pending()
+        self.shell.write_pending()
         return results
 
     def run_later(self) -> float:
         """Do the oldest delayed work; return its delay."""
         delay_s, work = self.later.pop(0)
         work()
-        self.shell.flush_pending()
+        self.shell.write_pending()
         return delay_s
 
     @property
@@ -152,7 +152,7 @@ def test_responses_follow_the_write(fixture: ShellFixture) -> None:
 
     assert responses == []
     assert fixture.shell.has_pending
-    fixture.shell.flush_pending()
+    fixture.shell.write_pending()
     assert [response.error for response in responses] == [Error.NONE] * 5
     assert fixture.store.writes == 1
     assert not fixture.shell.has_pending
@@ -189,7 +189,7 @@ def test_failed_markers_are_retried_by_the_timer(fixture: ShellFixture, caplog: 
     fixture.markers.errors = {}
     fixture.clock.advance_ms(100)
     fixture.shell.tick()
-    fixture.shell.flush_pending()
+    fixture.shell.write_pending()
     assert fixture.state is TransactionState.COMPLETE_COMMIT
 
 
@@ -228,7 +228,7 @@ def test_added_partition_waits_for_the_previous_transaction(fixture: ShellFixtur
     assert fixture.run_later() == RETRY_S
     assert results == []
     fixture.markers.finish()
-    fixture.shell.flush_pending()
+    fixture.shell.write_pending()
     fixture.run_later()
 
     assert results == [{T0: Error.NONE}]
@@ -254,7 +254,7 @@ def test_restart_continues_with_the_markers(fixture: ShellFixture) -> None:
     fixture.markers.holds = True
     fixture.end()
     restarted = ShellFixture(fixture.store)
-    restarted.shell.flush_pending()
+    restarted.shell.write_pending()
 
     assert restarted.markers.markers == fixture.markers.markers
     assert restarted.state is TransactionState.COMPLETE_COMMIT
@@ -279,7 +279,7 @@ def test_timeout_and_expiration_are_logged(fixture: ShellFixture, caplog: pytest
     for delay_ms in (61_000, 10_000, 8 * 24 * 3_600_000):
         fixture.clock.advance_ms(delay_ms)
         fixture.shell.tick()
-        fixture.shell.flush_pending()
+        fixture.shell.write_pending()
 
     assert (
         "Aborting the transaction of payments: it has been open for longer than transaction.timeout.ms." in caplog.text

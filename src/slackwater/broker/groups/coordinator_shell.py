@@ -79,7 +79,7 @@ class CoordinatorShell:
         wall_ms: Callable[[], int] | None = None,
         wake_at: Callable[[int], None],
         emit: Callable[[list[GroupEvent]], None],
-        schedule_flush: Callable[[], None],
+        schedule_end_of_iteration: Callable[[], None],
         write_timeout_ms: int = 5_000,
     ) -> None:
         self._store = store
@@ -88,12 +88,12 @@ class CoordinatorShell:
         self._wall_ms = wall_ms or now_ms
         self._wake_at = wake_at
         self._emit = emit
-        self._schedule_flush = schedule_flush
+        self._schedule_end_of_iteration = schedule_end_of_iteration
         self._appends: list[AppendRecords] = []
         self._pending_records = 0  # in `_appends`
         self._unfinished_writes: deque[tuple[int, list[AppendRecords]]] = deque()  # with their deadlines
         self._timed_out_writes = 0  # at the start of `_unfinished_writes`
-        self.has_pending = False  # whether `flush_pending` has something to do
+        self.has_pending = False  # whether `write_pending` has something to do
         self._due_ms: int | None = None
         self.config = config
         self.coordinator = Coordinator(config)
@@ -175,7 +175,7 @@ class CoordinatorShell:
             self._execute(self.coordinator.on_append_timeout([append.write_id for append in appends], now_ms))
         self._execute(self.coordinator.tick(now_ms))
 
-    def flush_pending(self) -> None:
+    def write_pending(self) -> None:
         """Write the pending appends, and those that follow from them, until none are left."""
         try:
             while self._appends:
@@ -220,7 +220,7 @@ class CoordinatorShell:
     def _execute(self, effects: list[Effect]) -> None:
         if not self.has_pending:
             self.has_pending = True
-            self._schedule_flush()
+            self._schedule_end_of_iteration()
         events: list[GroupEvent] | None = None
         for effect in effects:
             if isinstance(effect, SendResponse):

@@ -87,7 +87,7 @@ class GroupEventStream:
             self._first_pending_at = monotonic()
         self._pending.extend(events)
 
-    def flush_pending(self) -> None:
+    def write_or_defer(self) -> None:
         """Write the pending events, or schedule the write for the end of a burst."""
         if not self._pending:
             return

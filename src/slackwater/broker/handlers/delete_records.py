@@ -26,7 +26,7 @@ from slackwater.wire.messages.delete_records import (
 
 def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
     """Delete the records before the requested offsets."""
-    broker.appends.flush_pending()
+    broker.appends.write_pending()
     handle_in_slices(broker, context, request, _delete_all(broker, context, request), error_response)
 
 

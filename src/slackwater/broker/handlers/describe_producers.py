@@ -20,7 +20,7 @@ from slackwater.wire.messages.describe_producers import (
 
 def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> None:
     """Describe the producers of every partition."""
-    broker.appends.flush_pending()
+    broker.appends.write_pending()
     context.respond(
         DescribeProducersResponse(
             topics=[

@@ -233,7 +233,7 @@ class _FetchRead:
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
     """Return records now, or wait until there are enough."""
-    broker.appends.flush_pending()
+    broker.appends.write_pending()
     by_id = context.version >= _TOPIC_IDS_SINCE
     fetch = broker.fetch_sessions.create_context(
         request.session_id,

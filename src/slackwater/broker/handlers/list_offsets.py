@@ -48,7 +48,7 @@ _READ_COMMITTED: Final = 1
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Look up the offset of every partition."""
-    broker.appends.flush_pending()
+    broker.appends.write_pending()
     counts = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )

@@ -21,7 +21,7 @@ from slackwater.wire.messages.offset_for_leader_epoch import (
 
 def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
     """Return the end offset of every requested epoch."""
-    broker.appends.flush_pending()
+    broker.appends.write_pending()
     is_replica = broker.allows_cluster(context, AclOperation.CLUSTER_ACTION)
     context.respond(
         OffsetForLeaderEpochResponse(

@@ -31,11 +31,11 @@ class AppendQueue:
     """The appends of the current event loop iteration."""
 
     def __init__(
-        self, durability: Durability, *, now_ms: Callable[[], int], schedule_flush: Callable[[], None]
+        self, durability: Durability, *, now_ms: Callable[[], int], schedule_end_of_iteration: Callable[[], None]
     ) -> None:
         self._durability = durability
         self._now_ms = now_ms
-        self._schedule_flush = schedule_flush
+        self._schedule_end_of_iteration = schedule_end_of_iteration
         self._pending: dict[Partition, _PartitionAppends] = {}
 
     def add(
@@ -46,7 +46,7 @@ class AppendQueue:
         `guard` is that of a transactional batch that the coordinator has verified.
         """
         if not self._pending:
-            self._schedule_flush()
+            self._schedule_end_of_iteration()
         appends = self._pending.get(partition)
         if appends is None:
             appends = self._pending[partition] = _PartitionAppends([], [], [])
@@ -56,10 +56,10 @@ class AppendQueue:
 
     @property
     def has_pending(self) -> bool:
-        """Whether `flush_pending` has something to do."""
+        """Whether `write_pending` has something to do."""
         return bool(self._pending)
 
-    def flush_pending(self) -> None:
+    def write_pending(self) -> None:
         """Write everything; also called by requests that must see all earlier appends."""
         while self._pending:
             pending, self._pending = self._pending, {}

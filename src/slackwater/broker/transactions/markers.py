@@ -51,30 +51,30 @@ class PartitionMarkerWriter:
         *,
         complete_offsets: CompleteOffsets,
         now_ms: Callable[[], int],
-        schedule_flush: Callable[[], None],
+        schedule_end_of_iteration: Callable[[], None],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._durability = durability
         self._complete_offsets = complete_offsets
         self._now_ms = now_ms
-        self._schedule_flush = schedule_flush
+        self._schedule_end_of_iteration = schedule_end_of_iteration
         self._later = later
         self._pending: deque[_PendingMarkers] = deque()
         self._is_deferred = False  # to the next iteration
 
     @property
     def has_pending(self) -> bool:
-        """Whether `flush_pending` has something to do in this iteration."""
+        """Whether `write_pending` has something to do in this iteration."""
         return bool(self._pending) and not self._is_deferred
 
     def write(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
         """Write the markers at the end of the iteration; see `MarkerWriter`."""
         if not self._pending:
-            self._schedule_flush()
+            self._schedule_end_of_iteration()
         self._pending.append(_PendingMarkers(markers, on_written))
 
-    def flush_pending(self) -> None:
+    def write_pending(self) -> None:
         """Write the markers of this iteration."""
         left = MAX_MARKERS
         while self.has_pending:
@@ -93,7 +93,7 @@ class PartitionMarkerWriter:
 
     def _continue(self) -> None:
         self._is_deferred = False
-        self._schedule_flush()
+        self._schedule_end_of_iteration()
 
     def _write(self, pending: _PendingMarkers, marker: TransactionMarker, at: TopicPartition) -> None:
         partition = self._topics.partition(at.topic, at.partition)

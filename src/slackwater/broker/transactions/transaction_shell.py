@@ -62,7 +62,7 @@ class TransactionShell:
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         wake_at: Callable[[int], None],
-        schedule_flush: Callable[[], None],
+        schedule_end_of_iteration: Callable[[], None],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._store = store
@@ -71,12 +71,12 @@ class TransactionShell:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._wake_at = wake_at
-        self._schedule_flush = schedule_flush
+        self._schedule_end_of_iteration = schedule_end_of_iteration
         self._later = later
         self._appends: list[AppendTransactions] = []
         self._unfinished_writes: deque[list[AppendTransactions]] = deque()
         self._due_ms: int | None = None
-        self.has_pending = False  # whether `flush_pending` has something to do
+        self.has_pending = False  # whether `write_pending` has something to do
         self.config = config
         self.coordinator = TransactionCoordinator(self._allocate_producer_id, config)
 
@@ -145,7 +145,7 @@ class TransactionShell:
         self._due_ms = None
         self._execute(self.coordinator.tick(self._read_clocks()))
 
-    def flush_pending(self) -> None:
+    def write_pending(self) -> None:
         """Write the pending appends, and those that follow from them, until none are left."""
         try:
             while self._appends:
@@ -208,7 +208,7 @@ class TransactionShell:
     def _execute(self, effects: list[TransactionEffect]) -> None:
         if not self.has_pending:
             self.has_pending = True
-            self._schedule_flush()
+            self._schedule_end_of_iteration()
         for effect in effects:
             if isinstance(effect, RespondTransaction):
                 effect.reply_to(effect.response)  # type: ignore[operator]  # the callback of `submit`
