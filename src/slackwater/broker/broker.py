@@ -91,7 +91,7 @@ class Broker:
             lost_settings=self._lost_settings,
         )
         self.durability = Durability(
-            always=settings.text("flush") == "always", in_thread=in_thread, later=loop.call_later
+            always=settings.text("flush") == "always", in_thread=in_thread, call_later=loop.call_later
         )
         self.appends = AppendQueue(
             self.durability, now_ms=clock.now_ms, schedule_end_of_iteration=schedule_end_of_iteration
@@ -107,7 +107,7 @@ class Broker:
             node_id=self.node_id,
             offsets_partition_of=lambda group_id: self.groups.coordinator.offsets_partition_of(group_id),
             write_to_topic=settings.flag("group.events.enable"),
-            later=loop.call_later,
+            call_later=loop.call_later,
         )
         self.groups = CoordinatorShell(
             coordinator_config(settings, directory.cluster_id),
@@ -125,7 +125,7 @@ class Broker:
             complete_offsets=self.groups.complete_transaction,
             now_ms=clock.now_ms,
             schedule_end_of_iteration=schedule_end_of_iteration,
-            later=loop.call_later,
+            call_later=loop.call_later,
         )
         self.transactions = TransactionShell(
             transaction_config(settings),
@@ -136,7 +136,7 @@ class Broker:
             wall_ms=group_wall_clock.now_ms,
             wake_at=wake_coordinators_at,
             schedule_end_of_iteration=schedule_end_of_iteration,
-            later=loop.call_later,
+            call_later=loop.call_later,
         )
         self.group_metrics = GroupMetrics(
             self.groups.coordinator.groups, now_ms=group_clock.now_ms, end_offset=self._end_offset

@@ -286,7 +286,7 @@ class Server:
         if split is None:
             self.handle(context, request)
             return False
-        PartialHandling(context, request, split, handle=self.handle, later=self._loop.call_soon).start()
+        PartialHandling(context, request, split, handle=self.handle, call_soon=self._loop.call_soon).start()
         return True
 
     def handler(self, api_key: int) -> Handler:

@@ -146,7 +146,7 @@ def _check_names(request: ProduceRequest) -> None:
 
 
 class PartialHandling:
-    """Handles one request in parts; `handle` processes a part, `later` calls a function in the next iteration."""
+    """Handles one request in parts; `handle` processes a part, `call_soon` calls a function in the next iteration."""
 
     def __init__(
         self,
@@ -155,13 +155,13 @@ class PartialHandling:
         split: Split,
         *,
         handle: Callable[[RequestContext, Request], None],
-        later: Callable[[Callable[[], None]], object],
+        call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._context = context
         self._parts = parts(request, split)
         self._split = split
         self._handle = handle
-        self._later = later
+        self._call_soon = call_soon
         self._part: Part | None = None
         self._response: Response | None = None
 
@@ -185,7 +185,7 @@ class PartialHandling:
         else:
             path = self._split.response
             merge(getattr(self._response, path[0]), getattr(response, path[0]), path[1:], self._part.continued)
-        self._later(self._next)
+        self._call_soon(self._next)
 
 
 class _PartContext(RequestContext):

@@ -27,7 +27,7 @@ class EventStreamFixture:
             node_id=1,
             offsets_partition_of=lambda _group: 0,
             write_to_topic=True,
-            later=lambda _seconds, work: self.later.append(work),
+            call_later=lambda _seconds, work: self.later.append(work),
         )
 
     def publish(self, count: int) -> None:

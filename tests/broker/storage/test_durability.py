@@ -19,7 +19,7 @@ class Steps:
     def __init__(self) -> None:
         self.work: list[tuple[Callable[[], None], Callable[[], object]]] = []
         self.timers: list[Callable[[], None]] = []
-        self.durability = Durability(always=True, in_thread=self._in_thread, later=self._later)
+        self.durability = Durability(always=True, in_thread=self._in_thread, call_later=self._later)
         self.done: list[tuple[str, set[str]]] = []
 
     def _in_thread(self, work: Callable[[], None], done: Callable[[], object]) -> None:

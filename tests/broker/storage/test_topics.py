@@ -220,7 +220,7 @@ def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
         def create() -> Topic:
             return topics.create(OFFSETS_TOPIC, 3, {"cleanup.policy": "compact"})
 
-        durability = Durability(always=False, in_thread=lambda _work, _done: None, later=lambda _s, _call: None)
+        durability = Durability(always=False, in_thread=lambda _work, _done: None, call_later=lambda _s, _call: None)
         shell = CoordinatorShell(
             CoordinatorConfig(offsets_topic_num_partitions=3),
             OffsetsTopicStore(topics, durability, create=create, now_ms=CLOCK.now_ms),

@@ -91,7 +91,7 @@ class ShellFixture:
             wall_ms=lambda: self.clock.now_ms() + 1_000_000,
             wake_at=self._wake_at,
             schedule_end_of_iteration=lambda: None,
-            later=lambda delay_s, work: self.later.append((delay_s, work)),
+            call_later=lambda delay_s, work: self.later.append((delay_s, work)),
         )
         self.shell.load()
 

@@ -51,13 +51,13 @@ class GroupEventStream:
         node_id: int,
         offsets_partition_of: Callable[[str], int],
         write_to_topic: bool,
-        later: Callable[[float, Callable[[], None]], object],
+        call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._node_id = node_id
         self._offsets_partition_of = offsets_partition_of
         self._write_to_topic = write_to_topic
-        self._later = later
+        self._call_later = call_later
         self._lines: dict[int, CoordinatorLogLines] = {}
         self._listeners: tuple[EventListener, ...] = ()
         self._pending: list[GroupEvent] = []
@@ -101,19 +101,19 @@ class GroupEventStream:
             self.write()
         else:
             self._is_waiting = True
-            self._later(BURST_PAUSE_S, self._write_or_wait)
+            self._call_later(BURST_PAUSE_S, self._write_or_wait)
 
     def _write_or_wait(self) -> None:
         now = monotonic()
         if self._pending and now - self._last_busy_at < BURST_PAUSE_S and now - self._first_pending_at < MAX_DELAY_S:
-            self._later(BURST_PAUSE_S, self._write_or_wait)
+            self._call_later(BURST_PAUSE_S, self._write_or_wait)
             return
         rest = self._pending[MAX_BATCH_EVENTS:]
         del self._pending[MAX_BATCH_EVENTS:]
         self.write()
         if rest:
             self._pending = rest
-            self._later(0.0, self._write_rest)
+            self._call_later(0.0, self._write_rest)
         else:
             self._is_waiting = False
 

@@ -31,12 +31,12 @@ class Durability:
         *,
         always: bool,
         in_thread: RunInThread,
-        later: Callable[[float, Callable[[], None]], object],
+        call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self.dirty_logs = DirtyLogs()
         self._always = always
         self.run_in_thread = in_thread
-        self._later = later
+        self._call_later = call_later
         self._waiting: list[OnDurable] = []
         self._running: list[OnDurable] | None = None
         self._unflushed: set[int] = set()  # logs that the running flush must still flush
@@ -70,7 +70,7 @@ class Durability:
             if not self._is_retrying:
                 log.warning("No file descriptor is left to flush logs (%d); their appends wait.", len(self._unflushed))
             self._is_retrying = True
-            self._later(RETRY_S, self._flush_next)
+            self._call_later(RETRY_S, self._flush_next)
         else:
             self._complete()
 

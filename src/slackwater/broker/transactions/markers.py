@@ -52,14 +52,14 @@ class PartitionMarkerWriter:
         complete_offsets: CompleteOffsets,
         now_ms: Callable[[], int],
         schedule_end_of_iteration: Callable[[], None],
-        later: Callable[[float, Callable[[], None]], object],
+        call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._durability = durability
         self._complete_offsets = complete_offsets
         self._now_ms = now_ms
         self._schedule_end_of_iteration = schedule_end_of_iteration
-        self._later = later
+        self._call_later = call_later
         self._pending: deque[_PendingMarkers] = deque()
         self._is_deferred = False  # to the next iteration
 
@@ -86,7 +86,7 @@ class PartitionMarkerWriter:
             left -= count
             if not left:
                 self._is_deferred = True
-                self._later(0, self._continue)
+                self._call_later(0, self._continue)
                 return
             self._pending.popleft()
             self._complete(pending)

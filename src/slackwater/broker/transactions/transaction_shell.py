@@ -63,7 +63,7 @@ class TransactionShell:
         wall_ms: Callable[[], int],
         wake_at: Callable[[int], None],
         schedule_end_of_iteration: Callable[[], None],
-        later: Callable[[float, Callable[[], None]], object],
+        call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._store = store
         self._markers = markers
@@ -72,7 +72,7 @@ class TransactionShell:
         self._wall_ms = wall_ms
         self._wake_at = wake_at
         self._schedule_end_of_iteration = schedule_end_of_iteration
-        self._later = later
+        self._call_later = call_later
         self._appends: list[AppendTransactions] = []
         self._unfinished_writes: deque[list[AppendTransactions]] = deque()
         self._due_ms: int | None = None
@@ -130,7 +130,7 @@ class TransactionShell:
             nonlocal waited_s
             if response.error is Error.CONCURRENT_TRANSACTIONS and waited_s < MAX_WAIT_S:
                 waited_s += RETRY_S
-                self._later(RETRY_S, lambda: self.submit(request, on_added))
+                self._call_later(RETRY_S, lambda: self.submit(request, on_added))
             else:
                 on_result(dict.fromkeys(requested, response.error))
 
