@@ -85,7 +85,7 @@ class Broker:
         self.topics = Topics(
             directory.path,
             settings,
-            now_ms=clock.now_ms,
+            wall_ms=clock.now_ms,
             new_id=partial(secrets.token_bytes, 16),
             remove=lambda paths: in_thread(partial(remove_directories, paths), lambda: None),
             lost_settings=self._lost_settings,
@@ -94,11 +94,11 @@ class Broker:
             always=settings.text("flush") == "always", in_thread=in_thread, call_later=loop.call_later
         )
         self.appends = AppendQueue(
-            self.durability, now_ms=clock.now_ms, schedule_end_of_iteration=schedule_end_of_iteration
+            self.durability, wall_ms=clock.now_ms, schedule_end_of_iteration=schedule_end_of_iteration
         )
         self.producer_ids = ProducerIds(directory.path)
         self.fetch_sessions = FetchSessions(
-            settings.number("max.incremental.fetch.session.cache.slots"), now_ms=clock.now_ms
+            settings.number("max.incremental.fetch.session.cache.slots"), wall_ms=clock.now_ms
         )
         self.delayed_fetches = DelayedFetches(loop)
         self.fetch_max_bytes = settings.number("fetch.max.bytes")
@@ -111,7 +111,7 @@ class Broker:
         )
         self.groups = CoordinatorShell(
             coordinator_config(settings, directory.cluster_id),
-            OffsetsTopicStore(self.topics, self.durability, create=self.create_offsets_topic, now_ms=clock.now_ms),
+            OffsetsTopicStore(self.topics, self.durability, create=self.create_offsets_topic, wall_ms=clock.now_ms),
             now_ms=group_clock.now_ms,
             wall_ms=group_wall_clock.now_ms,
             wake_at=wake_coordinators_at,
@@ -123,13 +123,13 @@ class Broker:
             self.topics,
             self.durability,
             complete_offsets=self.groups.complete_transaction,
-            now_ms=clock.now_ms,
+            wall_ms=clock.now_ms,
             schedule_end_of_iteration=schedule_end_of_iteration,
             call_later=loop.call_later,
         )
         self.transactions = TransactionShell(
             transaction_config(settings),
-            TransactionsTopicStore(self.topics, self.durability, now_ms=clock.now_ms),
+            TransactionsTopicStore(self.topics, self.durability, wall_ms=clock.now_ms),
             self.markers,
             allocate_producer_id=self.producer_ids.allocate,
             now_ms=group_clock.now_ms,

@@ -17,7 +17,7 @@ class SessionCache:
     def __init__(self, slots: int = 10) -> None:
         self.now_ms = 0
         self._ids = iter(range(1, 1000))
-        self.sessions = FetchSessions(slots, now_ms=lambda: self.now_ms, new_id=lambda: next(self._ids))
+        self.sessions = FetchSessions(slots, wall_ms=lambda: self.now_ms, new_id=lambda: next(self._ids))
 
     def begin(
         self, session: tuple[int, int], *names: str, forgotten: tuple[str, ...] = (), uses_topic_ids: bool = False

@@ -21,7 +21,7 @@ class EventStreamFixture:
         self.now = 1_000.0
         self.later: list[Callable[[], None]] = []
         monkeypatch.setattr(module, "monotonic", lambda: self.now)
-        self.topics = Topics(directory, Settings(), now_ms=lambda: 1, new_id=lambda: bytes(15) + b"1")
+        self.topics = Topics(directory, Settings(), wall_ms=lambda: 1, new_id=lambda: bytes(15) + b"1")
         self.events = GroupEventStream(
             self.topics,
             node_id=1,

@@ -39,7 +39,7 @@ def _open(directory: Path, settings: dict[str, str] | None = None) -> Topics:
     topics = Topics(
         directory,
         Settings(settings),
-        now_ms=CLOCK.now_ms,
+        wall_ms=CLOCK.now_ms,
         new_id=lambda: (next(ids) + used).to_bytes(16, "big"),
     )
     topics.load()
@@ -223,7 +223,7 @@ def test_committed_offsets_survive_restart(tmp_path: Path) -> None:
         durability = Durability(always=False, in_thread=lambda _work, _done: None, call_later=lambda _s, _call: None)
         shell = CoordinatorShell(
             CoordinatorConfig(offsets_topic_num_partitions=3),
-            OffsetsTopicStore(topics, durability, create=create, now_ms=CLOCK.now_ms),
+            OffsetsTopicStore(topics, durability, create=create, wall_ms=CLOCK.now_ms),
             now_ms=CLOCK.now_ms,
             wake_at=lambda _due_ms: None,
             emit=lambda _events: None,

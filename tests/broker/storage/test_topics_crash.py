@@ -59,7 +59,7 @@ sys.addaudithook(KILLER)
 
 
 def _open(directory: Path) -> Topics:
-    topics = Topics(directory, Settings(None), now_ms=lambda: NOW_MS, new_id=lambda: next(_ids).to_bytes(16, "big"))
+    topics = Topics(directory, Settings(None), wall_ms=lambda: NOW_MS, new_id=lambda: next(_ids).to_bytes(16, "big"))
     topics.load()
     return topics
 

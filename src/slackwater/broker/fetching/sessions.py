@@ -101,12 +101,12 @@ class FetchSession:
     __slots__ = ("created_ms", "epoch", "partitions", "session_id", "used_ms", "uses_topic_ids")
 
     def __init__(
-        self, session_id: int, partitions: dict[PartitionKey, CachedPartition], now_ms: int, *, uses_topic_ids: bool
+        self, session_id: int, partitions: dict[PartitionKey, CachedPartition], wall_ms: int, *, uses_topic_ids: bool
     ) -> None:
         self.session_id = session_id
         self.partitions = partitions
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.created_ms = self.used_ms = now_ms
+        self.created_ms = self.used_ms = wall_ms
         self.uses_topic_ids = uses_topic_ids
 
     def update(self, requested: Iterable[CachedPartition], forgotten: Iterable[PartitionKey]) -> None:
@@ -148,9 +148,9 @@ class FetchContext:
 class FetchSessions:
     """All sessions of a broker."""
 
-    def __init__(self, slots: int, *, now_ms: Callable[[], int], new_id: Callable[[], int] | None = None) -> None:
+    def __init__(self, slots: int, *, wall_ms: Callable[[], int], new_id: Callable[[], int] | None = None) -> None:
         self._slots = slots
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._new_id = new_id or (lambda: random.randint(1, _MAX_ID))
         self._sessions: dict[int, FetchSession] = {}
 
@@ -181,7 +181,7 @@ class FetchSessions:
         if not session.partitions:
             del self._sessions[session_id]
             return FetchContext(requested)
-        session.used_ms = self._now_ms()
+        session.used_ms = self._wall_ms()
         session.epoch = next_epoch(epoch)
         return FetchContext(list(session.partitions.values()), session)
 
@@ -200,25 +200,25 @@ class FetchSessions:
         return NO_SESSION, read
 
     def _create_session(self, context: FetchContext, read: Sequence[ReadPartition], *, uses_topic_ids: bool) -> int:
-        now_ms = self._now_ms()
+        wall_ms = self._wall_ms()
         partitions = {partition.key: partition for partition in context.partitions}
-        if len(self._sessions) >= self._slots and not self._evict(len(partitions), now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(len(partitions), wall_ms):
             return NO_SESSION
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        self._sessions[session_id] = FetchSession(session_id, partitions, now_ms, uses_topic_ids=uses_topic_ids)
+        self._sessions[session_id] = FetchSession(session_id, partitions, wall_ms, uses_topic_ids=uses_topic_ids)
         for partition, data in read:
             partition.update_reported(data)
         return session_id
 
-    def _evict(self, size: int, now_ms: int) -> bool:
+    def _evict(self, size: int, wall_ms: int) -> bool:
         """Evict a session for a new one with `size` partitions; False if none may be evicted."""
         evicted = min(self._sessions.values(), key=lambda session: session.used_ms, default=None)
         if evicted is None:
             return False
-        if now_ms - evicted.used_ms <= EVICTABLE_AFTER_MS:
-            old = [session for session in self._sessions.values() if now_ms - session.created_ms > EVICTABLE_AFTER_MS]
+        if wall_ms - evicted.used_ms <= EVICTABLE_AFTER_MS:
+            old = [session for session in self._sessions.values() if wall_ms - session.created_ms > EVICTABLE_AFTER_MS]
             evicted = min(old, key=lambda session: (len(session.partitions), session.session_id), default=None)
             if evicted is None or size <= len(evicted.partitions):
                 return False

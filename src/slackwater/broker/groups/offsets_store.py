@@ -41,12 +41,12 @@ class OffsetsTopicStore:
     """Stores the coordinator's records in the partitions of `__consumer_offsets`."""
 
     def __init__(
-        self, topics: Topics, durability: Durability, *, create: Callable[[], Topic], now_ms: Callable[[], int]
+        self, topics: Topics, durability: Durability, *, create: Callable[[], Topic], wall_ms: Callable[[], int]
     ) -> None:
         self._topics = topics
         self._durability = durability
         self._create = create
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
 
     def read(self, partition: int) -> Iterable[StoredRecord | EndedTransaction]:
         """Return all records and markers of a partition, in order."""
@@ -84,15 +84,15 @@ class OffsetsTopicStore:
             failed_writes = dict.fromkeys(records, Error.KAFKA_STORAGE_ERROR)
             self._durability.written((), lambda _failed: on_written(failed_writes))  # after all earlier writes
             return
-        now_ms = self._now_ms()
+        wall_ms = self._wall_ms()
         errors: dict[int, Error] = {}
         logs: dict[int, PartitionLog] = {}
         for index, pairs in records.items():
             partition = topic.partitions[index]
             batch = BatchBuilder()
-            batch.extend(pairs, now_ms)
+            batch.extend(pairs, wall_ms)
             if transaction is None:
-                result = partition.log.append(batch.build(), now_ms, AppendOrigin.COORDINATOR)
+                result = partition.log.append(batch.build(), wall_ms, AppendOrigin.COORDINATOR)
             else:
                 data = batch.build(
                     transactional=True,
@@ -100,7 +100,7 @@ class OffsetsTopicStore:
                     producer_epoch=transaction.producer_epoch,
                 )
                 guard = cast("VerificationGuard | None", transaction.verification)
-                result = partition.log.append(data, now_ms, AppendOrigin.COORDINATOR, guard)
+                result = partition.log.append(data, wall_ms, AppendOrigin.COORDINATOR, guard)
             if isinstance(result, Rejection):
                 errors[index] = result.error
             else:

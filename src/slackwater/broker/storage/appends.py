@@ -31,10 +31,10 @@ class AppendQueue:
     """The appends of the current event loop iteration."""
 
     def __init__(
-        self, durability: Durability, *, now_ms: Callable[[], int], schedule_end_of_iteration: Callable[[], None]
+        self, durability: Durability, *, wall_ms: Callable[[], int], schedule_end_of_iteration: Callable[[], None]
     ) -> None:
         self._durability = durability
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._schedule_end_of_iteration = schedule_end_of_iteration
         self._pending: dict[Partition, _PartitionAppends] = {}
 
@@ -63,13 +63,13 @@ class AppendQueue:
         """Write everything; also called by requests that must see all earlier appends."""
         while self._pending:
             pending, self._pending = self._pending, {}
-            now_ms = self._now_ms()
+            wall_ms = self._wall_ms()
             for partition, appends in pending.items():
-                self._write(partition, appends, now_ms)
+                self._write(partition, appends, wall_ms)
 
-    def _write(self, partition: Partition, appends: _PartitionAppends, now_ms: int) -> None:
+    def _write(self, partition: Partition, appends: _PartitionAppends, wall_ms: int) -> None:
         log = partition.log
-        results = log.append_many(appends.buffers, now_ms, AppendOrigin.VALIDATED, appends.guards)
+        results = log.append_many(appends.buffers, wall_ms, AppendOrigin.VALIDATED, appends.guards)
         if any(isinstance(result, AppendInfo) and not result.duplicate for result in results):
             partition.wake_waiters()
 

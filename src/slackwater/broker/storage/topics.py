@@ -100,7 +100,7 @@ class Topics:
         directory: Path,
         settings: Settings,
         *,
-        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         new_id: Callable[[], bytes],
         remove: Callable[[Sequence[Path]], None] | None = None,
         lost_settings: Callable[[str], Mapping[str, str]] = lambda _name: KEEP_RECORDS,
@@ -111,7 +111,7 @@ class Topics:
         """
         self._directory = directory
         self._settings = settings
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._new_id = new_id
         self._remove = remove or remove_directories  # the broker removes large files in a thread
         self._lost_settings = lost_settings
@@ -415,7 +415,7 @@ class Topics:
             path.mkdir()
             try:
                 write_topic_id(path, topic.topic_id)
-                partition_log = PartitionLog.open(path, config, self._now_ms())
+                partition_log = PartitionLog.open(path, config, self._wall_ms())
             except OSError:
                 remove_directories([path])
                 raise
@@ -439,7 +439,7 @@ class Topics:
         config = self.config(topic)
         for index in range(partitions):
             path = self._path(topic, index)
-            partition_log = PartitionLog.open(path, config, self._now_ms(), clean_shutdown=clean_shutdown)
+            partition_log = PartitionLog.open(path, config, self._wall_ms(), clean_shutdown=clean_shutdown)
             topic.partitions.append(Partition(topic, index, partition_log))
             for message in (*partition_log.truncated_tails, *partition_log.warnings):
                 log.warning("%s", message)

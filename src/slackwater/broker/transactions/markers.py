@@ -50,14 +50,14 @@ class PartitionMarkerWriter:
         durability: Durability,
         *,
         complete_offsets: CompleteOffsets,
-        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         schedule_end_of_iteration: Callable[[], None],
         call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._durability = durability
         self._complete_offsets = complete_offsets
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._schedule_end_of_iteration = schedule_end_of_iteration
         self._call_later = call_later
         self._pending: deque[_PendingMarkers] = deque()
@@ -121,7 +121,7 @@ class PartitionMarkerWriter:
             marker.producer_id,
             marker.producer_epoch,
             EndTransactionMarker(marker.is_commit, marker.coordinator_epoch),
-            self._now_ms(),
+            self._wall_ms(),
             transaction_version=marker.transaction_version,
         )
         return result.error if isinstance(result, Rejection) else Error.NONE

@@ -49,10 +49,10 @@ class TransactionsStore(Protocol):
 class TransactionsTopicStore:
     """The `TransactionsStore` of a broker."""
 
-    def __init__(self, topics: Topics, durability: Durability, *, now_ms: Callable[[], int]) -> None:
+    def __init__(self, topics: Topics, durability: Durability, *, wall_ms: Callable[[], int]) -> None:
         self._topics = topics
         self._durability = durability
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
 
     def partition_count(self) -> int | None:
         """Return the number of partitions, or None if the topic does not exist."""
@@ -78,7 +78,7 @@ class TransactionsTopicStore:
 
     def write(self, records: Mapping[int, list[TransactionRecord]], on_written: OnWritten) -> None:
         """Write records by partition; `on_written` gets the error of each partition."""
-        now_ms = self._now_ms()
+        wall_ms = self._wall_ms()
         errors: dict[int, Error] = {}
         logs: dict[int, PartitionLog] = {}
         for index, of_partition in records.items():
@@ -87,8 +87,8 @@ class TransactionsTopicStore:
                 errors[index] = Error.NOT_LEADER_OR_FOLLOWER
                 continue
             batch = BatchBuilder()
-            batch.extend([encode_record(record) for record in of_partition], now_ms)
-            result = partition.log.append(batch.build(), now_ms, AppendOrigin.COORDINATOR)
+            batch.extend([encode_record(record) for record in of_partition], wall_ms)
+            result = partition.log.append(batch.build(), wall_ms, AppendOrigin.COORDINATOR)
             if isinstance(result, Rejection):
                 errors[index] = result.error
             else:

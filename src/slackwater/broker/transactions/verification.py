@@ -41,7 +41,7 @@ def verify(
     transactional_id: str,
     batches: Sequence[VerifiedBatch],
     support: ClientSupport,
-    now_ms: int,
+    wall_ms: int,
     on_verified: OnVerified,
 ) -> None:
     """Verify the batches of one producer; `on_verified` is called now or later."""
@@ -49,7 +49,7 @@ def verify(
     asked: dict[TopicPartition, Partition] = {}
     for partition, producer_id, epoch, sequence in batches:
         guard = partition.log.start_verification(
-            producer_id, epoch, sequence, now_ms, supports_epoch_bump=support.adds_partitions
+            producer_id, epoch, sequence, wall_ms, supports_epoch_bump=support.adds_partitions
         )
         guards[partition] = guard
         if guard is not None:

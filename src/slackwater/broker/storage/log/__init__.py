@@ -5,8 +5,8 @@ Invariants:
   acknowledged. Data that must survive a power failure is flushed through `flush`.
 - Kafka can read every file: segments, offset and time indexes, producer snapshots, `partition.metadata`. Kafka keeps
   the checkpoints of all partitions in one file per kind; here each partition directory has its own file.
-- All functions are called from one thread and take the time as an argument. Only `Flush.run` and `cleaner.clean` may
-  run in another thread.
+- All functions are called from one thread. Only `Flush.run` and `cleaner.clean` may run in another thread.
+- There is one clock: `now_ms` is always wall time, as an argument.
 
     partition_log     append, read, retention; the other modules serve it
     pending_appends   batches that are written together
