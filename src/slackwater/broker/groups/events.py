@@ -151,15 +151,15 @@ class GroupEventStream:
             partition.wake_waiters()
 
     def _log(self, events: list[GroupEvent]) -> None:
-        at = 0
-        while at < len(events):
-            offsets_partition = self._offsets_partition_of(events[at].group)
-            end = at + 1
+        start = 0
+        while start < len(events):
+            offsets_partition = self._offsets_partition_of(events[start].group)
+            end = start + 1
             while end < len(events) and self._offsets_partition_of(events[end].group) == offsets_partition:
                 end += 1
             lines = self._lines.get(offsets_partition)
             if lines is None:
                 lines = self._lines[offsets_partition] = CoordinatorLogLines(self._node_id, offsets_partition)
-            for line in lines.render(events[at:end]):
+            for line in lines.render(events[start:end]):
                 group_log.info(line)
-            at = end
+            start = end

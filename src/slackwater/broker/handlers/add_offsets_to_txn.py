@@ -28,9 +28,11 @@ def handle(broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequ
     def on_response(response: AddPartitionsResponse) -> None:
         context.respond(error_response(request, context.version, client_error(response.error, context.version)))
 
-    at = TopicPartition(OFFSETS_TOPIC, broker.groups.coordinator.offsets_partition_of(request.group_id))
+    topic_partition = TopicPartition(OFFSETS_TOPIC, broker.groups.coordinator.offsets_partition_of(request.group_id))
     broker.transactions.submit(
-        AddPartitions(request.transactional_id, request.producer_id, request.producer_epoch, frozenset({at})),
+        AddPartitions(
+            request.transactional_id, request.producer_id, request.producer_epoch, frozenset({topic_partition})
+        ),
         on_response,
     )
 

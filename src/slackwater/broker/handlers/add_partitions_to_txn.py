@@ -144,7 +144,11 @@ def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 def _topic_results(errors: Mapping[TopicPartition, Error]) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(
-            topic, [AddPartitionsToTxnPartitionResult(at.partition, errors[at]) for at in partitions]
+            topic,
+            [
+                AddPartitionsToTxnPartitionResult(topic_partition.partition, errors[topic_partition])
+                for topic_partition in partitions
+            ],
         )
-        for topic, partitions in groupby(sorted(errors), key=lambda at: at.topic)
+        for topic, partitions in groupby(sorted(errors), key=lambda topic_partition: topic_partition.topic)
     ]

@@ -64,8 +64,8 @@ def _row(broker: Broker, context: RequestContext, described: DescribedTransactio
         described.producer_id,
         described.producer_epoch,
         [
-            TopicData(topic, [at.partition for at in partitions])
-            for topic, partitions in groupby(described.partitions, key=lambda at: at.topic)
+            TopicData(topic, [topic_partition.partition for topic_partition in partitions])
+            for topic, partitions in groupby(described.partitions, key=lambda topic_partition: topic_partition.topic)
             if broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
         ],
     )

@@ -75,8 +75,8 @@ def _response(results: Mapping[int, _Errors]) -> WriteTxnMarkersResponse:
     response = WriteTxnMarkersResponse()
     for producer_id, errors in results.items():
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
-        for at, error in errors.items():
-            topic = topics.setdefault(at.topic, WritableTxnMarkerTopicResult(at.topic))
-            topic.partitions.append(WritableTxnMarkerPartitionResult(at.partition, error))
+        for topic_partition, error in errors.items():
+            topic = topics.setdefault(topic_partition.topic, WritableTxnMarkerTopicResult(topic_partition.topic))
+            topic.partitions.append(WritableTxnMarkerPartitionResult(topic_partition.partition, error))
         response.markers.append(WritableTxnMarkerResult(producer_id, list(topics.values())))
     return response

@@ -13,7 +13,11 @@ from slackwater.group.transactions.transaction import Transaction
 
 def describe_hanging(topics: Iterable[Topic], transactions: Iterable[Transaction]) -> Iterator[str]:
     """Return a sentence for each partition with such a transaction."""
-    known = {(each.stored.producer_id, at) for each in transactions for at in each.stored.partitions}
+    known = {
+        (each.stored.producer_id, topic_partition)
+        for each in transactions
+        for topic_partition in each.stored.partitions
+    }
     for topic in topics:
         for partition in topic.partitions:
             for offset, producer_id in partition.log.producers.open_transactions.items():

@@ -34,7 +34,7 @@ class _PendingMarkers:
 
     def __init__(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
         self.unwritten: Iterator[tuple[TransactionMarker, TopicPartition]] = (
-            (marker, at) for marker in markers for at in marker.partitions
+            (marker, topic_partition) for marker in markers for topic_partition in marker.partitions
         )
         self.on_written = on_written
         self.errors: dict[TopicPartition, Error] = {}
@@ -80,8 +80,8 @@ class PartitionMarkerWriter:
         while self.has_pending:
             pending = self._pending[0]
             count = 0
-            for marker, at in islice(pending.unwritten, left):
-                self._write(pending, marker, at)
+            for marker, topic_partition in islice(pending.unwritten, left):
+                self._write(pending, marker, topic_partition)
                 count += 1
             left -= count
             if not left:
@@ -95,12 +95,12 @@ class PartitionMarkerWriter:
         self._is_deferred = False
         self._schedule_end_of_iteration()
 
-    def _write(self, pending: _PendingMarkers, marker: TransactionMarker, at: TopicPartition) -> None:
-        partition = self._topics.partition(at.topic, at.partition)
+    def _write(self, pending: _PendingMarkers, marker: TransactionMarker, topic_partition: TopicPartition) -> None:
+        partition = self._topics.partition(topic_partition.topic, topic_partition.partition)
         if partition is None:
-            pending.errors[at] = Error.UNKNOWN_TOPIC_OR_PARTITION
+            pending.errors[topic_partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
             return
-        pending.errors[at] = error = self._append(partition.log, marker)
+        pending.errors[topic_partition] = error = self._append(partition.log, marker)
         if error is Error.NONE:
             pending.written.append((marker, partition))
             partition.wake_waiters()

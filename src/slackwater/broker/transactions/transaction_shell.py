@@ -187,7 +187,11 @@ class TransactionShell:
 
     def _write_markers(self, effect: WriteMarkers) -> None:
         def on_written(errors: Mapping[TopicPartition, Error]) -> None:
-            failed = [f"{at} {error.name}" for at, error in errors.items() if error is not Error.NONE]
+            failed = [
+                f"{topic_partition} {error.name}"
+                for topic_partition, error in errors.items()
+                if error is not Error.NONE
+            ]
             if failed:
                 log.warning("Markers of the transaction of %s failed: %s.", effect.transactional_id, ", ".join(failed))
             self._execute(self.coordinator.on_markers_written(effect.markers_id, errors, self._read_clocks()))

@@ -59,7 +59,11 @@ def verify(
         return
 
     def on_result(results: Mapping[TopicPartition, Error]) -> None:
-        errors = {asked[at]: _client_error(error, support) for at, error in results.items() if error is not Error.NONE}
+        errors = {
+            asked[topic_partition]: _client_error(error, support)
+            for topic_partition, error in results.items()
+            if error is not Error.NONE
+        }
         on_verified({key: guard for key, guard in guards.items() if key not in errors}, errors)
 
     _, producer_id, epoch, _ = batches[0]

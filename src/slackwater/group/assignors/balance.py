@@ -55,7 +55,7 @@ class PartitionBalancer:
         self.topics = [topic for topic in order if len(subscribers[topic]) > 1]
         # Topics share arrays of members (`GroupLayout.subscribers`): concatenate the distinct ones.
         kinds = {id(subscribers[topic]): subscribers[topic] for topic in self.topics}
-        number = {key: at for at, key in enumerate(kinds)}
+        number = {key: index for index, key in enumerate(kinds)}
         self.kind_of_topic = np.array([number[id(subscribers[topic])] for topic in self.topics], dtype=np.int64)
         self.members_by_kind = np.concatenate([np.zeros(0, np.int64), *kinds.values()])
         self.kind_starts = np.cumsum([0, *map(len, kinds.values())])[:-1]
@@ -76,10 +76,10 @@ class PartitionBalancer:
         first = self.layout.first
         moved = is_stale = False
         uneven = self._uneven()
-        for at, topic in enumerate(self.topics):
+        for index, topic in enumerate(self.topics):
             if is_stale and len(self.owner) <= _MAX_PARTITIONS_TO_RECHECK:
                 uneven, is_stale = self._uneven(), False
-            if (is_stale or uneven[at]) and self._even_out(topic, int(first[topic]), int(first[topic + 1]), among):
+            if (is_stale or uneven[index]) and self._even_out(topic, int(first[topic]), int(first[topic + 1]), among):
                 moved = is_stale = True
         return moved
 
@@ -129,8 +129,8 @@ class PartitionBalancer:
         older_owner = int(self.older_owner[partition])
         if older_owner == UNASSIGNED or self.load[owner] <= self.load[older_owner] + 1:
             return UNASSIGNED
-        at = int(np.searchsorted(members, older_owner))
-        return older_owner if at < len(members) and members[at] == older_owner else UNASSIGNED
+        index = int(np.searchsorted(members, older_owner))
+        return older_owner if index < len(members) and members[index] == older_owner else UNASSIGNED
 
 
 def balance_score(loads: IntArray) -> int:

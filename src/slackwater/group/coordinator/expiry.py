@@ -29,15 +29,18 @@ def _expire_group_offsets(collector: EffectCollector, group: ClassicGroup) -> No
     expired: list[TopicPartition] = []
     if retention_start is not None:
         expired = [
-            at
-            for at in group.offsets
-            if at not in unsettled_partitions and _is_expired(collector, group, at, retention_start)
+            topic_partition
+            for topic_partition in group.offsets
+            if topic_partition not in unsettled_partitions
+            and _is_expired(collector, group, topic_partition, retention_start)
         ]
     has_no_offsets = len(expired) == len(group.offsets) and not unsettled_partitions
     if has_no_offsets and TRANSITIONS[GroupInput.EXPIRATION][group.state].action is GroupAction.DELETE_GROUP:  # EX-07
         delete_group(collector, group, lambda collector, error: _emit_expired(collector, group, len(expired), error))
     elif expired:
-        records: list[CoordinatorRecord] = [CommittedOffset(group.group_id, *at, None) for at in expired]
+        records: list[CoordinatorRecord] = [
+            CommittedOffset(group.group_id, *topic_partition, None) for topic_partition in expired
+        ]
         collector.append(
             group.offsets_partition,
             records,
@@ -64,11 +67,14 @@ def _retention_start(group: ClassicGroup) -> Callable[[StoredOffset], int] | Non
 
 
 def _is_expired(
-    collector: EffectCollector, group: ClassicGroup, at: TopicPartition, retention_start: Callable[[StoredOffset], int]
+    collector: EffectCollector,
+    group: ClassicGroup,
+    topic_partition: TopicPartition,
+    retention_start: Callable[[StoredOffset], int],
 ) -> bool:
-    if group.is_subscribed(at.topic):
+    if group.is_subscribed(topic_partition.topic):
         return False
-    offset = group.offsets[at]
+    offset = group.offsets[topic_partition]
     if offset.expire_timestamp_ms is not None:
         return collector.wall_ms >= offset.expire_timestamp_ms  # EX-05
     return collector.wall_ms - retention_start(offset) >= collector.state.config.offsets_retention_ms
@@ -98,9 +104,15 @@ def delete_group(
 def delete_topic_offsets(collector: EffectCollector, topics: Collection[str]) -> None:
     """Delete the offsets of deleted topics in every group (EX-10)."""
     for group in list(collector.state.groups.values()):
-        partitions = sorted(at for at in {*group.offsets, *group.unsettled_partitions()} if at.topic in topics)
+        partitions = sorted(
+            topic_partition
+            for topic_partition in {*group.offsets, *group.unsettled_partitions()}
+            if topic_partition.topic in topics
+        )
         if partitions:
-            records: list[CoordinatorRecord] = [CommittedOffset(group.group_id, *at, None) for at in partitions]
+            records: list[CoordinatorRecord] = [
+                CommittedOffset(group.group_id, *topic_partition, None) for topic_partition in partitions
+            ]
             collector.append(group.offsets_partition, records, _emit_deleted(group, len(partitions)))
 
 

@@ -264,13 +264,13 @@ class ClassicGroup:
         for record in records:
             if isinstance(record, CommittedOffset):
                 _, topic, partition, value = record
-                at = new(TopicPartition, (topic, partition))
+                topic_partition = new(TopicPartition, (topic, partition))
                 if self.pending_offsets:
-                    self._replace_pending(at, is_deleted=value is None)
+                    self._replace_pending(topic_partition, is_deleted=value is None)
                 if value is None:
-                    offsets.pop(at, None)
+                    offsets.pop(topic_partition, None)
                 else:
-                    offsets[at] = value
+                    offsets[topic_partition] = value
             else:
                 self.stored = record.value
 
@@ -286,27 +286,29 @@ class ClassicGroup:
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Commit or drop the pending offsets of a producer, when the marker was written."""
-        for at, (order, value) in self.pending_offsets.pop(producer_id, {}).items():
+        for topic_partition, (order, value) in self.pending_offsets.pop(producer_id, {}).items():
             if is_commit and value is not None:
-                self.offsets[at] = value
-                self._replace_pending(at, before=order)
+                self.offsets[topic_partition] = value
+                self._replace_pending(topic_partition, before=order)
 
-    def _replace_pending(self, at: TopicPartition, *, is_deleted: bool = False, before: int | None = None) -> None:
+    def _replace_pending(
+        self, topic_partition: TopicPartition, *, is_deleted: bool = False, before: int | None = None
+    ) -> None:
         """A record replaces the pending offsets of a partition that are older; a tombstone deletes them (TX-06)."""
         for producer_id, pending in list(self.pending_offsets.items()):
-            offset = pending.get(at)
+            offset = pending.get(topic_partition)
             if offset is None or (before is not None and offset.order > before):
                 continue
             if is_deleted:
-                del pending[at]
+                del pending[topic_partition]
                 if not pending:
                     del self.pending_offsets[producer_id]
             else:
-                pending[at] = offset._replace(value=None)
+                pending[topic_partition] = offset._replace(value=None)
 
-    def is_pending(self, at: TopicPartition) -> bool:
+    def is_pending(self, topic_partition: TopicPartition) -> bool:
         """Whether an open transaction has an offset of this partition."""
-        return any(at in pending for pending in self.pending_offsets.values())
+        return any(topic_partition in pending for pending in self.pending_offsets.values())
 
     def unsettled_partitions(self) -> set[TopicPartition]:
         """Return the partitions whose offsets are being written or are pending in a transaction."""

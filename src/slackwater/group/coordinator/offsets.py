@@ -245,15 +245,23 @@ def _fetch_group(collector: EffectCollector, requested: GroupToFetch, *, require
     offsets = group.offsets if group is not None and group.state is not DEAD else {}  # OF-01
     selected = sorted(offsets) if partitions is None else [TopicPartition(*partition) for partition in partitions]
     pending = group if require_stable and group is not None and group.pending_offsets else None
-    return FetchedGroup(group_id, Error.NONE, tuple(_fetched(offsets.get(at), at, pending) for at in selected))
+    return FetchedGroup(
+        group_id,
+        Error.NONE,
+        tuple(_fetched(offsets.get(topic_partition), topic_partition, pending) for topic_partition in selected),
+    )
 
 
-def _fetched(stored: StoredOffset | None, at: TopicPartition, pending: ClassicGroup | None) -> FetchedOffset:
-    if pending is not None and pending.is_pending(at):
-        return FetchedOffset(at.topic, at.partition, error=Error.UNSTABLE_OFFSET_COMMIT)
+def _fetched(
+    stored: StoredOffset | None, topic_partition: TopicPartition, pending: ClassicGroup | None
+) -> FetchedOffset:
+    if pending is not None and pending.is_pending(topic_partition):
+        return FetchedOffset(topic_partition.topic, topic_partition.partition, error=Error.UNSTABLE_OFFSET_COMMIT)
     if stored is None:
-        return FetchedOffset(at.topic, at.partition)
-    return FetchedOffset(at.topic, at.partition, stored.offset, stored.leader_epoch, stored.metadata)
+        return FetchedOffset(topic_partition.topic, topic_partition.partition)
+    return FetchedOffset(
+        topic_partition.topic, topic_partition.partition, stored.offset, stored.leader_epoch, stored.metadata
+    )
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------
@@ -281,9 +289,9 @@ def delete(collector: EffectCollector, request: OffsetDelete, reply_to: object) 
             results.append(CommittedPartition(topic, partition, Error.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         results.append(CommittedPartition(topic, partition, Error.NONE))
-        at = TopicPartition(topic, partition)
-        if at in group.offsets or at in unsettled_partitions:
-            deleted[at] = None
+        topic_partition = TopicPartition(topic, partition)
+        if topic_partition in group.offsets or topic_partition in unsettled_partitions:
+            deleted[topic_partition] = None
 
     def written(collector: EffectCollector, error: Error) -> None:
         if error is not Error.NONE:
@@ -294,6 +302,10 @@ def delete(collector: EffectCollector, request: OffsetDelete, reply_to: object) 
         collector.respond(reply_to, OffsetDeleteResponse(Error.NONE, tuple(results)))
 
     if deleted:
-        collector.append(group.offsets_partition, [CommittedOffset(group_id, *at, None) for at in deleted], written)
+        collector.append(
+            group.offsets_partition,
+            [CommittedOffset(group_id, *topic_partition, None) for topic_partition in deleted],
+            written,
+        )
     else:
         written(collector, Error.NONE)

@@ -86,7 +86,11 @@ class TransactionCoordinator:
         transaction = self._state.markers.pop(markers_id, None)
         if transaction is not None and transaction.markers_id == markers_id:
             transaction.markers_id = 0
-            transaction.failed = {at: error for at, error in errors.items() if error not in _FINAL_MARKER_RESULTS}
+            transaction.failed = {
+                topic_partition: error
+                for topic_partition, error in errors.items()
+                if error not in _FINAL_MARKER_RESULTS
+            }
             transaction.unwritten = frozenset(transaction.failed)
             if transaction.unwritten:
                 self._state.timers.arm(transaction.retry, now_ms + transaction.next_retry_ms())

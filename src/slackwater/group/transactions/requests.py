@@ -144,7 +144,10 @@ def verify_partitions(collector: TransactionCollector, request: VerifyPartitions
         transition = TRANSITIONS[TransactionInput.VERIFY][transaction.state]
         if transition.action is TransactionAction.CHECK_PARTITIONS:
             partitions = transaction.stored.partitions
-            errors = {at: Error.NONE if at in partitions else Error.TRANSACTION_ABORTABLE for at in request.partitions}
+            errors = {
+                topic_partition: Error.NONE if topic_partition in partitions else Error.TRANSACTION_ABORTABLE
+                for topic_partition in request.partitions
+            }
             return collector.respond(reply_to, VerifyPartitionsResponse(errors))
         error = transition.error
     return collector.respond(reply_to, VerifyPartitionsResponse(dict.fromkeys(request.partitions, error)))

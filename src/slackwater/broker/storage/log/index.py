@@ -106,18 +106,18 @@ class OffsetIndex(_Index):
 
     def position(self, relative_offset: int) -> int:
         """Return the position where the search for an offset starts."""
-        at = bisect_right(self.keys, relative_offset)
-        return self.values[at - 1] if at else 0
+        index = bisect_right(self.keys, relative_offset)
+        return self.values[index - 1] if index else 0
 
     def batch_start_before(self, position: int) -> int:
         """Return a batch start at or before this position."""
-        at = bisect_right(self.values, position)
-        return self.values[at - 1] if at else 0
+        index = bisect_right(self.values, position)
+        return self.values[index - 1] if index else 0
 
     def first_offset_from(self, position: int) -> int | None:
         """Return the relative offset of the first entry at or after a position, or None."""
-        at = bisect_left(self.values, position)
-        return self.keys[at] if at < len(self.keys) else None
+        index = bisect_left(self.values, position)
+        return self.keys[index] if index < len(self.keys) else None
 
 
 class TimeIndex(_Index):
@@ -162,8 +162,8 @@ class TimeIndex(_Index):
 
     def relative_offset(self, timestamp: int) -> int:
         """Return an offset before which no batch is newer than `timestamp`."""
-        at = bisect_right(self.keys, timestamp)
-        return self.values[at - 1] if at else 0
+        index = bisect_right(self.keys, timestamp)
+        return self.values[index - 1] if index else 0
 
 
 def _read_entries(path: Path, entry_bytes: int) -> bytes:

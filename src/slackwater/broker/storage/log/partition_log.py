@@ -535,13 +535,13 @@ class PartitionLog:
 
         As in Kafka, the end of the read comes from the offset index, so there may be more than necessary.
         """
-        at = bisect_right(self._bases, start.segment.base_offset) - 1
-        next_base = self._bases[at + 1] if at + 1 < len(self._bases) else self.log_end_offset
+        index = bisect_right(self._bases, start.segment.base_offset) - 1
+        next_base = self._bases[index + 1] if index + 1 < len(self._bases) else self.log_end_offset
         upper_bound = start.segment.upper_bound_offset(start.position + size)
         if upper_bound is None:
             upper_bound = next_base
         aborted: list[AbortedTransaction] = []
-        for segment in self.segments[at:]:
+        for segment in self.segments[index:]:
             for transaction in segment.aborted.since(offset):
                 if transaction.first_offset < upper_bound:
                     aborted.append(transaction)
@@ -692,12 +692,12 @@ class PartitionLog:
         The cleaner runs in a thread. If `delete_expired_segments` deletes a segment while the thread cleans it, the
         result contains deleted records and must not be used.
         """
-        at = bisect_right(self._bases, replaced[0].base_offset) - 1
-        if self.segments[at : at + len(replaced)] != list(replaced) or replaced[-1] is self.active:
+        index = bisect_right(self._bases, replaced[0].base_offset) - 1
+        if self.segments[index : index + len(replaced)] != list(replaced) or replaced[-1] is self.active:
             return False
         self._deleted_files.append(swap.replace(cleaned, replaced, now_ms + self.config.file_delete_delay_ms))
         cleaned.next_offset = replaced[-1].next_offset
-        self.segments[at : at + len(replaced)] = [cleaned]
+        self.segments[index : index + len(replaced)] = [cleaned]
         self._bases = [segment.base_offset for segment in self.segments]
         for segment in replaced:
             self._dirty.pop(id(segment), None)
