@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.server import Server
-from slackwater.broker.slices import SLICE_S, Sliced, Slices, complete
+from slackwater.broker.slices import SLICE_S, Sliced, Slices, run_to_completion
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Codec
 from slackwater.wire.records.record import Record, encode_batch
@@ -133,7 +133,7 @@ def test_results_and_errors_of_the_thread_return_to_the_work() -> None:
 
     asyncio.run(run())
     log: list[object] = []
-    complete(work(log))
+    run_to_completion(work(log))
     assert log == [7, "no"]
 
 
@@ -171,7 +171,7 @@ def test_an_error_of_the_work_is_reported() -> None:
 
     asyncio.run(run())
     with pytest.raises(ValueError, match="wrong"):
-        complete(work())
+        run_to_completion(work())
 
 
 def test_work_is_dropped_by_a_stop() -> None:

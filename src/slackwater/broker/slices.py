@@ -32,7 +32,7 @@ class RunInThread(Protocol):
         ...
 
 
-def complete(work: Sliced[T]) -> T:
+def run_to_completion(work: Sliced[T]) -> T:
     """Do the work now, without interruption."""
     try:
         function = next(work)
@@ -105,7 +105,7 @@ class Slices:
             work = self._waiting.popleft()
             if work.is_cancelled():
                 work.generator.close()
-                self._end(work)
+                self._release_thread(work)
             else:
                 self._continue(work)
             if self._now() > self._deadline:
@@ -126,10 +126,10 @@ class Slices:
                     return False
                 function = send(None)
         except StopIteration:
-            self._end(work)
+            self._release_thread(work)
             return True
         except Exception as error:
-            self._end(work)
+            self._release_thread(work)
             work.on_error(error)
             return True
         finally:
@@ -137,10 +137,10 @@ class Slices:
             # would free the memory that the failed call used.
             result = None
         self._calls.append((work, function))
-        self._end(work)
+        self._release_thread(work)
         return False
 
-    def _end(self, work: "_Work") -> None:
+    def _release_thread(self, work: "_Work") -> None:
         """Start the next call if `work` has the thread or its result, and needs it no longer."""
         if self._caller is work:
             self._caller = None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.server import Server
-from slackwater.broker.slices import complete
+from slackwater.broker.slices import run_to_completion
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.wire.messages.create_topics import (
@@ -200,7 +200,7 @@ def test_topic_appears_when_it_is_complete(tmp_path: Path) -> None:
         assert again.topics[0].error_code == Error.TOPIC_ALREADY_EXISTS
         metadata = client.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
         assert metadata.topics[0].error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
-        complete(creation)
+        run_to_completion(creation)
         metadata = client.request(MetadataRequest([MetadataRequestTopic(name="big")]), MetadataResponse, 9)
         assert metadata.topics[0].error_code == Error.NONE
         assert len(metadata.topics[0].partitions) == 1_000

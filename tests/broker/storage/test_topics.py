@@ -9,7 +9,7 @@ import pytest
 from slackwater.broker.config import Settings
 from slackwater.broker.groups.coordinator_shell import CoordinatorShell
 from slackwater.broker.groups.offsets_store import OffsetsTopicStore
-from slackwater.broker.slices import complete
+from slackwater.broker.slices import run_to_completion
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.pending_appends import AppendInfo
@@ -269,7 +269,7 @@ def test_new_partitions_appear_at_once(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="Another request is adding partitions"):
         topics.add_partitions(orders, 3)
     topics.alter(orders, topics.check_settings({"segment.bytes": "1048576"}))
-    complete(growth)
+    run_to_completion(growth)
     assert [partition.index for partition in orders.partitions] == [0, 1, 2, 3]
     assert {partition.log.config.segment_bytes for partition in orders.partitions} == {1_048_576}
     assert {path.name for path in tmp_path.glob("orders-*")} == {f"orders-{index}" for index in range(4)}
@@ -282,7 +282,7 @@ def test_topic_deleted_while_it_grows(tmp_path: Path) -> None:
     next(growth)
     topics.delete(orders)
     with pytest.raises(BrokerError, match="was deleted"):
-        complete(growth)
+        run_to_completion(growth)
     assert not list(tmp_path.glob("orders-*"))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.broker.slices import complete
+from slackwater.broker.slices import run_to_completion
 from slackwater.broker.transactions.id_pattern import compile_pattern
 
 PARTS = [
@@ -18,7 +18,7 @@ PARTS = [
 def matches(pattern: str, name: str) -> bool:
     compiled = compile_pattern(pattern)
     assert compiled is not None
-    return complete(compiled.matches(name))
+    return run_to_completion(compiled.matches(name))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_pattern_matches_the_same_ids_as_re(pattern: str, name: str) -> None:
             expected = re.compile(pattern).fullmatch(name) is not None
         except re.error:  # RE2 accepts `^*`
             return
-        assert complete(compiled.matches(name)) is expected
+        assert run_to_completion(compiled.matches(name)) is expected
 
 
 @pytest.mark.parametrize(

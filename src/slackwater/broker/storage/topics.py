@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slackwater.broker.config import SYNONYMS, Settings, Value, format_value, parse_topic_settings
-from slackwater.broker.slices import Sliced, complete
+from slackwater.broker.slices import Sliced, run_to_completion
 from slackwater.broker.storage.descriptors import check_descriptors
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import replace_file
@@ -232,7 +232,7 @@ class Topics:
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Topic:
         """Create a topic. If this raises OSError, nothing is left of it."""
-        return complete(self.create_in_slices(name, partitions, settings))
+        return run_to_completion(self.create_in_slices(name, partitions, settings))
 
     def create_in_slices(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> Sliced[Topic]:
         """Create a topic like `create`, in slices. It exists for other requests when it is complete."""
@@ -332,7 +332,7 @@ class Topics:
 
     def add_partitions(self, topic: Topic, partitions: int) -> None:
         """Grow a topic to this number of partitions. If this raises OSError, the topic is unchanged."""
-        complete(self.add_partitions_in_slices(topic, partitions))
+        run_to_completion(self.add_partitions_in_slices(topic, partitions))
 
     def add_partitions_in_slices(self, topic: Topic, partitions: int) -> Sliced[None]:
         """Grow a topic like `add_partitions`, in slices. All new partitions appear together."""

@@ -473,11 +473,11 @@ class BatchPlanner:
                     ),
                 )
 
-    def _add_pending(self, partition: TopicPartition, by_partition: PendingCommit) -> None:
+    def _add_pending(self, partition: TopicPartition, pending_commit: PendingCommit) -> None:
         previous = self._commits.by_partition.get(partition)
         if previous is not None and previous.position is not None:
             self._set_position(partition, previous.position)  # the finished offset replaces the ownership commit
-        self._commits.by_partition[partition] = by_partition
+        self._commits.by_partition[partition] = pending_commit
 
     def stop(self, now_ms: int) -> list[BatchEffect]:
         """Stop: no further batch finishes; only finished work is still committed."""
@@ -493,12 +493,12 @@ class BatchPlanner:
             self.counters.commits_rejected += 1
             if isinstance(error, BrokerError) and error.error in _FORBIDDEN:
                 self.failure = self.failure or error
-        for partition, by_partition in self._commits.on_done(commit_id, now_ms, failed=error is not None).items():
-            if by_partition.reason is CommitReason.HANDOFF and self._running is not None:
+        for partition, pending_commit in self._commits.on_done(commit_id, now_ms, failed=error is not None).items():
+            if pending_commit.reason is CommitReason.HANDOFF and self._running is not None:
                 self._running.owned_since_plan.discard(partition)
                 self._running.handed_off.add(partition)
-            if by_partition.position is not None:
-                self._set_position(partition, by_partition.position)
+            if pending_commit.position is not None:
+                self._set_position(partition, pending_commit.position)
         return self._finish_input(now_ms)
 
     # --- handover -----------------------------------------------------------------------------------------------------

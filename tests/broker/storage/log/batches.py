@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from slackwater.broker.slices import complete
+from slackwater.broker.slices import run_to_completion
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import PartitionLog, TimestampOffset
 from slackwater.broker.storage.log.pending_appends import AppendInfo
@@ -192,7 +192,7 @@ def values(log: PartitionLog) -> Sequence[tuple[int, bytes | None, bytes | None]
 
 def offset_at(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """Return the first record at or after a timestamp, as ListOffsets finds it."""
-    return complete(log.search_timestamp(timestamp))
+    return run_to_completion(log.search_timestamp(timestamp))
 
 
 def open_descriptors(directory: Path) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackwater.broker.slices import complete
+from slackwater.broker.slices import run_to_completion
 from slackwater.broker.storage.log.records import (
     check_lengths,
     decompress_records,
@@ -20,7 +20,7 @@ from .batches import NOW_MS, Sent, batch, read_records
 
 
 def _check_lengths(made: RecordBatch) -> None:
-    complete(check_lengths(made, decompress_records(made)))
+    run_to_completion(check_lengths(made, decompress_records(made)))
 
 
 THREE = (Sent(b"a", b"1"), Sent(None, b"x" * 500, NOW_MS - 5), Sent(b"c", None, NOW_MS + 300_000))
@@ -72,21 +72,21 @@ def test_varints_are_zigzag() -> None:
 
 def test_find_first_record() -> None:
     made = RecordBatch(batch(*THREE))
-    assert complete(find_first_record(made, NOW_MS - 10, 0)) == (NOW_MS, 0)
-    assert complete(find_first_record(made, NOW_MS - 10, 1)) == (NOW_MS - 5, 1)
-    assert complete(find_first_record(made, NOW_MS + 1, 0)) == (NOW_MS + 300_000, 2)
-    assert complete(find_first_record(made, NOW_MS + 300_001, 0)) is None
+    assert run_to_completion(find_first_record(made, NOW_MS - 10, 0)) == (NOW_MS, 0)
+    assert run_to_completion(find_first_record(made, NOW_MS - 10, 1)) == (NOW_MS - 5, 1)
+    assert run_to_completion(find_first_record(made, NOW_MS + 1, 0)) == (NOW_MS + 300_000, 2)
+    assert run_to_completion(find_first_record(made, NOW_MS + 300_001, 0)) is None
 
 
 def test_log_append_time_applies_to_every_record() -> None:
     made = RecordBatch(batch(*THREE))
     made.set_log_append_time(NOW_MS + 7)
-    assert complete(find_first_record(made, NOW_MS + 7, 1)) == (NOW_MS + 7, 1)
+    assert run_to_completion(find_first_record(made, NOW_MS + 7, 1)) == (NOW_MS + 7, 1)
 
 
 def test_find_first_record_in_damaged_batch() -> None:
     made = RecordBatch(batch(*THREE, codec=Codec.GZIP, payload=b"no gzip"))
-    assert complete(find_first_record(made, NOW_MS, 0)) == (NOW_MS + 300_000, 0)
+    assert run_to_completion(find_first_record(made, NOW_MS, 0)) == (NOW_MS + 300_000, 0)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])

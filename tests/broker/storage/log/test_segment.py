@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.slices import complete
+from slackwater.broker.slices import run_to_completion
 from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import OFFSET_INDEX, TIME_INDEX
@@ -73,7 +73,7 @@ def test_closed_segment_is_read_from_its_files(segment: Segment) -> None:
     assert (again.first_timestamp, again.next_offset) == (NOW_MS, 1039)
     assert again.offset_index.values == segment.offset_index.values
     assert again.time_index.keys == segment.time_index.keys
-    assert complete(again.find_timestamp(NOW_MS + 55, 0)) == (NOW_MS + 60, 1012)
+    assert run_to_completion(again.find_timestamp(NOW_MS + 55, 0)) == (NOW_MS + 60, 1012)
     again.close()
     again.close()
 
@@ -184,7 +184,7 @@ def test_damaged_length_ends_every_walk(segment: Segment, length: int, number: i
         if number:
             assert len(again.read(number * 100 - 100, 150, min_one=min_one)) == 100
     with pytest.raises(DamagedSegment, match=damaged):
-        complete(again.find_timestamp(NOW_MS + number * 10, 1000))
+        run_to_completion(again.find_timestamp(NOW_MS + number * 10, 1000))
 
 
 def test_damaged_offset_is_not_returned(segment: Segment) -> None:

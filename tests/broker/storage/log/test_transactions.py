@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.slices import complete
+from slackwater.broker.slices import run_to_completion
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.files import LOG, SNAPSHOT, TRANSACTION_INDEX, file_name, with_suffix
 from slackwater.broker.storage.log.partition_log import LATEST, AppendOrigin, PartitionLog, TimestampOffset
@@ -184,10 +184,10 @@ def test_latest_committed_offset_is_the_last_stable_one(tmp_path: Path) -> None:
     log = opened(tmp_path)
     appended(log, Sent(timestamp=NOW_MS))
     send(log, 1, 0, Sent(timestamp=NOW_MS + 5))
-    assert complete(log.search_timestamp(LATEST, committed=True)) == TimestampOffset(-1, 1)
-    assert complete(log.search_timestamp(LATEST)) == TimestampOffset(-1, 2)
-    assert complete(log.search_timestamp(NOW_MS, committed=True)) == TimestampOffset(NOW_MS, 0)
-    assert complete(log.search_timestamp(NOW_MS + 1, committed=True)) is None
+    assert run_to_completion(log.search_timestamp(LATEST, committed=True)) == TimestampOffset(-1, 1)
+    assert run_to_completion(log.search_timestamp(LATEST)) == TimestampOffset(-1, 2)
+    assert run_to_completion(log.search_timestamp(NOW_MS, committed=True)) == TimestampOffset(NOW_MS, 0)
+    assert run_to_completion(log.search_timestamp(NOW_MS + 1, committed=True)) is None
 
 
 @pytest.mark.parametrize("clean", [True, False])

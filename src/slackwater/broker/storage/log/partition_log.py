@@ -23,7 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from slackwater.broker.slices import Sliced, complete
+from slackwater.broker.slices import Sliced, run_to_completion
 from slackwater.broker.storage.log import swap
 from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
@@ -43,7 +43,7 @@ from slackwater.broker.storage.log.producer_state import (
 from slackwater.broker.storage.log.recovery import Recovered, TruncatedTail, recover
 from slackwater.broker.storage.log.segment import Segment
 from slackwater.broker.storage.log.transaction_index import AbortedTransaction
-from slackwater.broker.storage.log.validation import Rejection, rejection, split
+from slackwater.broker.storage.log.validation import Rejection, split_batches, validate_batch
 from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error
@@ -258,7 +258,7 @@ class PartitionLog:
         view = memoryview(buffer)
         if view.readonly:
             view = memoryview(bytearray(view))
-        batches = split(view)
+        batches = split_batches(view)
         if isinstance(batches, Rejection):
             return batches
         if len(view) > self.config.segment_bytes:
@@ -269,7 +269,7 @@ class PartitionLog:
         for batch in batches:
             result: AppendInfo | Rejection | None = None
             if origin is AppendOrigin.CLIENT:
-                result = complete(rejection(batch, self.config, now_ms))
+                result = run_to_completion(validate_batch(batch, self.config, now_ms))
             if result is None and batch.producer_id >= 0:
                 result = self._check_producer(pending, seen, batch, end_offset, origin, guard)
             if result is not None:

@@ -43,7 +43,7 @@ class Rejection(NamedTuple):
     records: tuple[int, ...] = ()
 
 
-def split(buffer: Buffer) -> list[RecordBatch] | Rejection:
+def split_batches(buffer: Buffer) -> list[RecordBatch] | Rejection:
     """Return the batches in the bytes of a produce request."""
     try:
         if len(buffer) >= HEADER_BYTES and (only := RecordBatch(buffer)).size == len(buffer):
@@ -58,16 +58,16 @@ def split(buffer: Buffer) -> list[RecordBatch] | Rejection:
 
 def validate(buffer: Buffer, config: LogConfig, now_ms: int) -> Sliced[Rejection | None]:
     """Return why a client must not append these batches, or None."""
-    batches = split(buffer)
+    batches = split_batches(buffer)
     if isinstance(batches, Rejection):
         return batches
     for batch in batches:
-        if rejected := (yield from rejection(batch, config, now_ms)):
+        if rejected := (yield from validate_batch(batch, config, now_ms)):
             return rejected
     return None
 
 
-def rejection(batch: RecordBatch, config: LogConfig, now_ms: int) -> Sliced[Rejection | None]:
+def validate_batch(batch: RecordBatch, config: LogConfig, now_ms: int) -> Sliced[Rejection | None]:
     """Return why a client must not append this batch, or None."""
     if batch.size > config.max_message_bytes:
         return Rejection(
