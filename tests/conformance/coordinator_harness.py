@@ -353,14 +353,14 @@ class CoordinatorHarness:
         for index in range(len(self.log) + 1):
             while markers and markers[0][0] == index:
                 _, producer_id, commit = markers.popleft()
-                self.coordinator.end_transaction(OFFSETS_PARTITION, producer_id, is_commit=commit)
+                self.coordinator.complete_transaction(OFFSETS_PARTITION, producer_id, is_commit=commit)
             if index < len(self.log):
                 self.coordinator.replay(OFFSETS_PARTITION, self.log[index], self.producers.get(index))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Write a marker."""
         self.markers.append((len(self.log), producer_id, commit))
-        self.coordinator.end_transaction(OFFSETS_PARTITION, producer_id, is_commit=commit)
+        self.coordinator.complete_transaction(OFFSETS_PARTITION, producer_id, is_commit=commit)
 
     def finish_loading(self) -> None:
         """Finish loading."""

@@ -122,7 +122,7 @@ class Broker:
         self.markers = PartitionMarkerWriter(
             self.topics,
             self.durability,
-            complete_offsets=self.groups.complete_transaction,
+            complete_transaction=self.groups.complete_transaction,
             wall_ms=clock.now_ms,
             schedule_end_of_iteration=schedule_end_of_iteration,
             call_later=loop.call_later,

@@ -31,7 +31,7 @@ class Steps:
     def write(self, name: str, *logs: PartitionLog) -> None:
         for log in logs:
             appended(log)
-        self.durability.written(
+        self.durability.call_when_durable(
             logs, lambda failed: self.done.append((name, {log.directory.name for log in failed if log in logs}))
         )
         self.durability.flush_pending()

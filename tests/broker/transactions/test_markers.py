@@ -10,7 +10,7 @@ import pytest
 from slackwater.broker.server import Server
 from slackwater.broker.storage.topics import Topic
 from slackwater.broker.transactions import markers as marker_writer
-from slackwater.broker.transactions.interfaces import TransactionMarker
+from slackwater.broker.transactions.interfaces import TxnMarkerEntry
 from slackwater.clock import ManualClock
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
@@ -119,7 +119,7 @@ def test_one_iteration_writes_a_limited_number_of_markers(tmp_path: Path, monkey
         results: list[Mapping[TopicPartition, Error]] = []
         for producer_id, count in ((1, 10), (2, 3)):
             partitions = tuple(TopicPartition("t", index) for index in range(count))
-            server.broker.markers.write([TransactionMarker(producer_id, 0, 0, True, partitions)], results.append)
+            server.broker.markers.write([TxnMarkerEntry(producer_id, 0, 0, True, partitions)], results.append)
         written = [0]
         while len(results) < 2:
             await asyncio.sleep(0)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
-from slackwater.broker.transactions.interfaces import OnPartitionErrors, TransactionMarker
+from slackwater.broker.transactions.interfaces import OnPartitionErrors, TxnMarkerEntry
 from slackwater.broker.transactions.transaction_shell import MAX_WAIT_S, RETRY_S, TransactionShell
 from slackwater.clock import ManualClock
 from slackwater.group.errors import Error
@@ -53,12 +53,12 @@ class MemoryMarkers:
     """A marker writer that can hold the markers back."""
 
     def __init__(self) -> None:
-        self.markers: list[TransactionMarker] = []
+        self.markers: list[TxnMarkerEntry] = []
         self.holds = False
-        self.held: list[tuple[TransactionMarker, OnPartitionErrors]] = []
+        self.held: list[tuple[TxnMarkerEntry, OnPartitionErrors]] = []
         self.errors: dict[TopicPartition, Error] = {}
 
-    def write(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
+    def write(self, markers: Sequence[TxnMarkerEntry], on_written: OnPartitionErrors) -> None:
         (marker,) = markers
         self.markers.append(marker)
         self.held.append((marker, on_written))
@@ -124,7 +124,7 @@ class ShellFixture:
 
     def verify(self, *, epoch: int = 0, add: bool) -> list[Mapping[TopicPartition, Error]]:
         results: list[Mapping[TopicPartition, Error]] = []
-        self.shell.verify(ID, 1, epoch, (T0,), add=add, on_result=results.append)
+        self.shell.add_or_verify(ID, 1, epoch, (T0,), add=add, on_result=results.append)
         self.shell.write_pending()
         return results
 
@@ -164,7 +164,7 @@ def test_transaction_ends_with_markers(fixture: ShellFixture, caplog: pytest.Log
     fixture.add()
 
     assert fixture.end() == [EndTransactionResponse(Error.NONE, 1, 1)]
-    assert fixture.markers.markers == [TransactionMarker(1, 1, 0, True, (T0, T1), 2)]
+    assert fixture.markers.markers == [TxnMarkerEntry(1, 1, 0, True, (T0, T1), 2)]
     assert fixture.state is TransactionState.COMPLETE_COMMIT
     partition = fixture.shell.coordinator.partition_of(ID)
     states = [record.value.state.value for record in fixture.store.partitions[partition] if record.value is not None]

@@ -43,8 +43,8 @@ MAX_PENDING_RECORDS: Final = 1024  # bounds memory held until a write completes
 _R = TypeVar("_R", bound=Response)
 
 
-class EndedTransaction(NamedTuple):
-    """A marker in a partition of `__consumer_offsets`."""
+class StoredMarker(NamedTuple):
+    """A transaction marker that was read from a partition of `__consumer_offsets`."""
 
     producer_id: int
     is_commit: bool
@@ -53,7 +53,7 @@ class EndedTransaction(NamedTuple):
 class OffsetsStore(Protocol):
     """Stores the records of the `__consumer_offsets` partitions."""
 
-    def read(self, partition: int) -> Iterable[StoredRecord | EndedTransaction]:
+    def read(self, partition: int) -> Iterable[StoredRecord | StoredMarker]:
         """Return all records and markers of a partition, in order."""
         ...
 
@@ -109,8 +109,8 @@ class CoordinatorShell:
         for partition in range(self.config.offsets_topic_num_partitions):
             self._execute(self.coordinator.load(partition, 0, now_ms))
             for stored in self._store.read(partition):
-                if isinstance(stored, EndedTransaction):
-                    self.coordinator.end_transaction(partition, stored.producer_id, is_commit=stored.is_commit)
+                if isinstance(stored, StoredMarker):
+                    self.coordinator.complete_transaction(partition, stored.producer_id, is_commit=stored.is_commit)
                     continue
                 key, value, producer_id = stored
                 try:
@@ -144,7 +144,7 @@ class CoordinatorShell:
 
     def complete_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
         """Commit or drop the pending offsets of a producer: its marker was written to an offsets partition."""
-        self.coordinator.end_transaction(partition, producer_id, is_commit=is_commit)
+        self.coordinator.complete_transaction(partition, producer_id, is_commit=is_commit)
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Delete the offsets of deleted topics (EX-10)."""

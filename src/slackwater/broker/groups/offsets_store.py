@@ -14,7 +14,7 @@ Invariants:
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, cast
 
-from slackwater.broker.groups.coordinator_shell import EndedTransaction, KeyValue, StoredRecord
+from slackwater.broker.groups.coordinator_shell import KeyValue, StoredMarker, StoredRecord
 from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.salvage import LostRange, read_valid_batches
@@ -48,7 +48,7 @@ class OffsetsTopicStore:
         self._create = create
         self._wall_ms = wall_ms
 
-    def read(self, partition: int) -> Iterable[StoredRecord | EndedTransaction]:
+    def read(self, partition: int) -> Iterable[StoredRecord | StoredMarker]:
         """Return all records and markers of a partition, in order."""
         topic = self._topics.get(OFFSETS_TOPIC)
         if topic is None:
@@ -68,7 +68,7 @@ class OffsetsTopicStore:
                 yield from _records(batch, partition)
         if has_loss:
             for producer_id in sorted(pending.difference(stored.producers.open_transactions.values())):
-                yield EndedTransaction(producer_id, is_commit=False)
+                yield StoredMarker(producer_id, is_commit=False)
 
     def write(
         self,
@@ -82,7 +82,9 @@ class OffsetsTopicStore:
         except (OSError, BrokerError) as error:
             log.warning("Cannot create %s: %s", OFFSETS_TOPIC, error)
             failed_writes = dict.fromkeys(records, Error.KAFKA_STORAGE_ERROR)
-            self._durability.written((), lambda _failed: on_written(failed_writes))  # after all earlier writes
+            self._durability.call_when_durable(
+                (), lambda _failed: on_written(failed_writes)
+            )  # after all earlier writes
             return
         wall_ms = self._wall_ms()
         errors: dict[int, Error] = {}
@@ -112,14 +114,14 @@ class OffsetsTopicStore:
                 errors[index] = Error.KAFKA_STORAGE_ERROR if partition_log in failed else Error.NONE
             on_written(errors)
 
-        self._durability.written(logs.values(), on_durable)
+        self._durability.call_when_durable(logs.values(), on_durable)
 
 
-def _records(batch: RecordBatch, partition: int) -> Iterator[StoredRecord | EndedTransaction]:
+def _records(batch: RecordBatch, partition: int) -> Iterator[StoredRecord | StoredMarker]:
     try:
         if batch.is_control:
             if (marker := decode_marker(batch)) is not None:
-                yield EndedTransaction(batch.producer_id, marker.is_commit)
+                yield StoredMarker(batch.producer_id, marker.is_commit)
             return
         producer_id = batch.producer_id if batch.is_transactional else None
         for record in decode_records(batch):

@@ -31,7 +31,7 @@ from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection, validate
 from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.broker.storage.topics import Partition, Topic
-from slackwater.broker.transactions.verification import ClientSupport, VerifiedBatch, verify
+from slackwater.broker.transactions.verification import BatchToVerify, ClientSupport, verify
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import EVENTS_TOPIC
 from slackwater.security.acls import AclOperation, AclResourceType
@@ -175,7 +175,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
             context.connection.stop_pipelining()
         return
     transactional = [
-        VerifiedBatch(partition, header.producer_id, header.producer_epoch, header.base_sequence)
+        BatchToVerify(partition, header.producer_id, header.producer_epoch, header.base_sequence)
         for partition, records, _ in batches
         if _is_transactional(records) and (header := BatchHeader(records)).has_producer_id
     ]

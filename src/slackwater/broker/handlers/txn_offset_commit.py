@@ -15,7 +15,7 @@ from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.broker.storage.topics import Partition
-from slackwater.broker.transactions.verification import ClientSupport, VerifiedBatch, verify
+from slackwater.broker.transactions.verification import BatchToVerify, ClientSupport, verify
 from slackwater.group import messages
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
@@ -110,7 +110,7 @@ def handle(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequ
     verify(
         broker.transactions,
         request.transactional_id,
-        [VerifiedBatch(group_partition, request.producer_id, request.producer_epoch, _NO_SEQUENCE)],
+        [BatchToVerify(group_partition, request.producer_id, request.producer_epoch, _NO_SEQUENCE)],
         ClientSupport(version >= _ADDS_GROUP_SINCE, version >= _ABORTABLE_SINCE),
         broker.clock.now_ms(),
         commit,

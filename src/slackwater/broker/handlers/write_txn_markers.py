@@ -10,7 +10,7 @@ from functools import partial
 
 from slackwater.broker.broker import Broker
 from slackwater.broker.request_context import RequestContext
-from slackwater.broker.transactions.interfaces import TransactionMarker
+from slackwater.broker.transactions.interfaces import TxnMarkerEntry
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.security.acls import AclOperation
@@ -47,7 +47,7 @@ def handle(broker: Broker, context: RequestContext, request: WriteTxnMarkersRequ
             context.respond(_response(results))
 
     for requested in request.markers:
-        marker = TransactionMarker(
+        marker = TxnMarkerEntry(
             requested.producer_id,
             requested.producer_epoch,
             requested.coordinator_epoch,

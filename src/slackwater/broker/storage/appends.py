@@ -78,4 +78,4 @@ class AppendQueue:
             for on_result, result in zip(appends.on_results, results, strict=True):
                 on_result(lost if lost is not None and isinstance(result, AppendInfo) else result)
 
-        self._durability.written((log,), on_durable)
+        self._durability.call_when_durable((log,), on_durable)

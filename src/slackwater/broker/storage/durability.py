@@ -43,8 +43,8 @@ class Durability:
         self._failed: frozenset[PartitionLog] = frozenset()  # they reject all appends until the next start
         self._is_retrying = False
 
-    def written(self, logs: Iterable[PartitionLog], on_durable: OnDurable) -> None:
-        """Add written logs; `on_durable` is called when the write is durable."""
+    def call_when_durable(self, logs: Iterable[PartitionLog], on_durable: OnDurable) -> None:
+        """Call `on_durable` when the data written to these logs is durable, perhaps at once."""
         for written_log in logs:
             self.dirty_logs.mark(written_log)
         if self._always:

@@ -18,8 +18,8 @@ OnPartitionErrors = Callable[[Mapping[TopicPartition, Error]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionMarker:
-    """The end of a producer's transaction in these partitions.
+class TxnMarkerEntry:
+    """The markers that end a producer's transaction in these partitions, as in a WriteTxnMarkers request.
 
     Since transaction version 2 every transaction has an epoch of its own, and the marker's epoch is the next one.
     """
@@ -35,7 +35,7 @@ class TransactionMarker:
 class MarkerWriter(Protocol):
     """Writes markers to the logs of partitions."""
 
-    def write(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
+    def write(self, markers: Sequence[TxnMarkerEntry], on_written: OnPartitionErrors) -> None:
         """Write the markers at the end of the iteration; `on_written` gets the error of each partition.
 
         An append by this process that was requested earlier is written before the markers. The partitions of several
@@ -47,7 +47,7 @@ class MarkerWriter(Protocol):
 class TransactionVerifier(Protocol):
     """Knows the partitions of each transaction."""
 
-    def verify(
+    def add_or_verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -57,7 +57,7 @@ class TransactionVerifier(Protocol):
         add: bool,
         on_result: OnPartitionErrors,
     ) -> None:
-        """Check that the partitions belong to the producer's ongoing transaction, or add them (`add`).
+        """Add the partitions to the producer's ongoing transaction (`add`), or check that they belong to it.
 
         `on_result` gets the error of each partition, now or later, in the event loop.
         """

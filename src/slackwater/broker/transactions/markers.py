@@ -16,13 +16,13 @@ from slackwater.broker.storage.durability import Durability
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.broker.storage.topics import Partition, Topics
-from slackwater.broker.transactions.interfaces import OnPartitionErrors, TransactionMarker
+from slackwater.broker.transactions.interfaces import OnPartitionErrors, TxnMarkerEntry
 from slackwater.group.errors import Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.markers import EndTransactionMarker
 
-CompleteOffsets = Callable[[int, int, bool], None]
+CompleteTransaction = Callable[[int, int, bool], None]
 """Called with the partition of the offsets topic, the producer id, and whether the transaction is committed."""
 MAX_MARKERS: Final = 250  # they take about 20 ms
 
@@ -32,13 +32,13 @@ class _PendingMarkers:
 
     __slots__ = ("errors", "on_written", "unwritten", "written")
 
-    def __init__(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
-        self.unwritten: Iterator[tuple[TransactionMarker, TopicPartition]] = (
+    def __init__(self, markers: Sequence[TxnMarkerEntry], on_written: OnPartitionErrors) -> None:
+        self.unwritten: Iterator[tuple[TxnMarkerEntry, TopicPartition]] = (
             (marker, topic_partition) for marker in markers for topic_partition in marker.partitions
         )
         self.on_written = on_written
         self.errors: dict[TopicPartition, Error] = {}
-        self.written: list[tuple[TransactionMarker, Partition]] = []
+        self.written: list[tuple[TxnMarkerEntry, Partition]] = []
 
 
 class PartitionMarkerWriter:
@@ -49,14 +49,14 @@ class PartitionMarkerWriter:
         topics: Topics,
         durability: Durability,
         *,
-        complete_offsets: CompleteOffsets,
+        complete_transaction: CompleteTransaction,
         wall_ms: Callable[[], int],
         schedule_end_of_iteration: Callable[[], None],
         call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._topics = topics
         self._durability = durability
-        self._complete_offsets = complete_offsets
+        self._complete_transaction = complete_transaction
         self._wall_ms = wall_ms
         self._schedule_end_of_iteration = schedule_end_of_iteration
         self._call_later = call_later
@@ -68,7 +68,7 @@ class PartitionMarkerWriter:
         """Whether `write_pending` has something to do in this iteration."""
         return bool(self._pending) and not self._is_deferred
 
-    def write(self, markers: Sequence[TransactionMarker], on_written: OnPartitionErrors) -> None:
+    def write(self, markers: Sequence[TxnMarkerEntry], on_written: OnPartitionErrors) -> None:
         """Write the markers at the end of the iteration; see `MarkerWriter`."""
         if not self._pending:
             self._schedule_end_of_iteration()
@@ -95,7 +95,7 @@ class PartitionMarkerWriter:
         self._is_deferred = False
         self._schedule_end_of_iteration()
 
-    def _write(self, pending: _PendingMarkers, marker: TransactionMarker, topic_partition: TopicPartition) -> None:
+    def _write(self, pending: _PendingMarkers, marker: TxnMarkerEntry, topic_partition: TopicPartition) -> None:
         partition = self._topics.partition(topic_partition.topic, topic_partition.partition)
         if partition is None:
             pending.errors[topic_partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -111,12 +111,12 @@ class PartitionMarkerWriter:
                 if partition.log in failed:
                     pending.errors[TopicPartition(partition.topic.name, partition.index)] = Error.KAFKA_STORAGE_ERROR
                 elif partition.topic.name == OFFSETS_TOPIC:
-                    self._complete_offsets(partition.index, marker.producer_id, marker.is_commit)
+                    self._complete_transaction(partition.index, marker.producer_id, marker.is_commit)
             pending.on_written(pending.errors)
 
-        self._durability.written([partition.log for _, partition in pending.written], on_durable)
+        self._durability.call_when_durable([partition.log for _, partition in pending.written], on_durable)
 
-    def _append(self, log: PartitionLog, marker: TransactionMarker) -> Error:
+    def _append(self, log: PartitionLog, marker: TxnMarkerEntry) -> Error:
         result = log.append_marker(
             marker.producer_id,
             marker.producer_epoch,

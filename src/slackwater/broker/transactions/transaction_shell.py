@@ -5,8 +5,8 @@ Invariants:
   partition, at the end of the iteration. The coordinator learns of a write after it is done, and only then do the
   responses leave that depend on it.
 - Timers follow a monotonic clock, timestamps in records wall time.
-- A partition of a topic that waits for the coordinator (`verify`) waits at most MAX_WAIT_S for the markers of the
-  producer's previous transaction.
+- A partition of a topic that waits for the coordinator (`add_or_verify`) waits at most MAX_WAIT_S for the markers
+  of the producer's previous transaction.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from slackwater.broker.storage.producer_ids import RESERVE_FAILED
-from slackwater.broker.transactions.interfaces import MarkerWriter, OnPartitionErrors, TransactionMarker
+from slackwater.broker.transactions.interfaces import MarkerWriter, OnPartitionErrors, TxnMarkerEntry
 from slackwater.broker.transactions.transactions_store import TransactionsStore
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
@@ -104,7 +104,7 @@ class TransactionShell:
         """Pass a request to the coordinator; `on_response` gets the response, now or later."""
         self._execute(self.coordinator.handle(request, on_response, self._read_clocks()))
 
-    def verify(
+    def add_or_verify(
         self,
         transactional_id: str,
         producer_id: int,
@@ -114,7 +114,7 @@ class TransactionShell:
         add: bool,
         on_result: OnPartitionErrors,
     ) -> None:
-        """Check that the partitions belong to the producer's transaction, or add them; `TransactionVerifier.verify`."""
+        """Add the partitions to the producer's transaction, or check them; see `TransactionVerifier`."""
         requested = frozenset(partitions)
         if not add:
 
@@ -199,7 +199,7 @@ class TransactionShell:
         if not effect.partitions:
             on_written({})
             return
-        marker = TransactionMarker(
+        marker = TxnMarkerEntry(
             effect.producer_id,
             effect.producer_epoch,
             effect.coordinator_epoch,

@@ -100,7 +100,7 @@ class TransactionsTopicStore:
                 errors[index] = Error.KAFKA_STORAGE_ERROR if partition_log in failed else Error.NONE
             on_written(errors)
 
-        self._durability.written(logs.values(), on_durable)
+        self._durability.call_when_durable(logs.values(), on_durable)
 
 
 def _log_loss(partition: int, reason: str) -> None:

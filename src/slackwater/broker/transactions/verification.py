@@ -16,8 +16,8 @@ from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 
 
-class VerifiedBatch(NamedTuple):
-    """A producer's batch for one partition; the sequence is -1 for offsets of a group."""
+class BatchToVerify(NamedTuple):
+    """A producer's batch for one partition, not verified yet; the sequence is -1 for offsets of a group."""
 
     partition: Partition
     producer_id: int
@@ -39,7 +39,7 @@ OnVerified = Callable[[Mapping[Partition, VerificationGuard | None], Mapping[Par
 def verify(
     transactions: TransactionVerifier,
     transactional_id: str,
-    batches: Sequence[VerifiedBatch],
+    batches: Sequence[BatchToVerify],
     support: ClientSupport,
     wall_ms: int,
     on_verified: OnVerified,
@@ -67,7 +67,7 @@ def verify(
         on_verified({key: guard for key, guard in guards.items() if key not in errors}, errors)
 
     _, producer_id, epoch, _ = batches[0]
-    transactions.verify(
+    transactions.add_or_verify(
         transactional_id, producer_id, epoch, tuple(asked), add=support.adds_partitions, on_result=on_result
     )
 

@@ -104,13 +104,13 @@ class Coordinator:
             collector.time_out_append(write_id)
         return collector.effects
 
-    def end_transaction(self, offsets_partition: int, producer_id: int, *, is_commit: bool) -> None:
+    def complete_transaction(self, offsets_partition: int, producer_id: int, *, is_commit: bool) -> None:
         """Commit or drop a producer's pending offsets: a marker was written to, or read from, this partition."""
         partition = self._state.offsets_partitions.get(offsets_partition)
         for group_id in self._state.transactions.pop((offsets_partition, producer_id), ()):
             groups = partition.groups if partition is not None and partition.loading else self._state.groups
             if (group := groups.get(group_id)) is not None:
-                group.end_transaction(producer_id, is_commit=is_commit)
+                group.complete_transaction(producer_id, is_commit=is_commit)
 
     def set_wall_offset_ms(self, wall_offset_ms: int) -> None:
         """Set the difference between wall time and `now_ms`; it is 0 until the wall clock is changed."""
@@ -170,7 +170,7 @@ class Coordinator:
     def replay(self, offsets_partition: int, record: CoordinatorRecord, producer_id: int | None = None) -> None:
         """Apply one record of the log; a later record of the same key wins.
 
-        A record with a producer id belongs to a transaction, which `end_transaction` ends.
+        A record with a producer id belongs to a transaction, which `complete_transaction` ends.
         """
         partition = self._state.offsets_partitions.get(offsets_partition)
         if partition is None or not partition.loading:

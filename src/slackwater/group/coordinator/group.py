@@ -284,7 +284,7 @@ class ClassicGroup:
                     self.pending_count, record.value
                 )
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+    def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Commit or drop the pending offsets of a producer, when the marker was written."""
         for topic_partition, (order, value) in self.pending_offsets.pop(producer_id, {}).items():
             if is_commit and value is not None:

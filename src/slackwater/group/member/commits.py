@@ -175,7 +175,7 @@ class CommitManager:
         """Send the commits that waited for the coordinator."""
         self.tick(now_ms)
 
-    def lookup_failed(self, now_ms: int) -> None:
+    def on_lookup_failed(self, now_ms: int) -> None:
         """Fail asynchronous commits: they wait for one look-up only."""
         for commit in list(self._open):
             if commit.is_waiting and not commit.sync:

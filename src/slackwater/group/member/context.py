@@ -251,8 +251,8 @@ class MemberContext:
         self.emit(EventKind.COORDINATOR_FOUND, now_ms, CoordinatorChanged(str(self.coordinator)))
         return True
 
-    def lookup_failed(self, now_ms: int) -> None:
-        """The look-up got no response."""
+    def on_lookup_failed(self, now_ms: int) -> None:
+        """Schedule the next look-up: this one got no response."""
         self._lookup_id = None
         self._schedule_lookup(now_ms)
 

@@ -428,7 +428,7 @@ class GroupMember:
                     self._commits.on_coordinator_found(now_ms)
                     self._committed.tick(now_ms)
                 else:
-                    self._commits.lookup_failed(now_ms)
+                    self._commits.on_lookup_failed(now_ms)
             case JoinGroup(), JoinGroupResponse():
                 self._rebalance.on_join_response(pending, response, now_ms)
             case SyncGroup(), SyncGroupResponse():
@@ -448,8 +448,8 @@ class GroupMember:
     def _on_no_response(self, pending: PendingRequest, now_ms: int) -> None:
         match pending.request:
             case FindCoordinator():
-                self._context.lookup_failed(now_ms)
-                self._commits.lookup_failed(now_ms)
+                self._context.on_lookup_failed(now_ms)
+                self._commits.on_lookup_failed(now_ms)
             case JoinGroup():
                 self._rebalance.on_join_no_response(now_ms)
             case SyncGroup():

@@ -31,7 +31,7 @@ class RespondTransaction:
 
 @message
 class WriteMarkers:
-    """Write a marker to each of these partitions."""
+    """Write the end of a transaction to each of these partitions: an `EndTransactionMarker` in a control batch."""
 
     markers_id: int
     transactional_id: str

@@ -241,7 +241,7 @@ def test_delete_records_fails_without_checkpoint(tmp_path: Path, monkeypatch: py
     assert isinstance(result, Rejection)
     assert result.error is Error.KAFKA_STORAGE_ERROR
     assert log.log_start_offset == 0
-    log.cleaned_up_to(3)
+    log.record_cleaned(3)
 
 
 def _raise_no_space(*_: object, sync: bool) -> None:

@@ -156,7 +156,7 @@ def install(log: PartitionLog, cleaned: CleaningResult, now_ms: int) -> bool:
     except OSError:
         discard(cleaned)
         raise
-    log.cleaned_up_to(cleaned.clean_up_to)
+    log.record_cleaned(cleaned.clean_up_to)
     return True
 
 

@@ -33,11 +33,11 @@ class Flushable(Protocol):
         """
         ...
 
-    def flushed(self, up_to: int) -> None:
+    def record_flushed(self, up_to: int) -> None:
         """Record that everything before this offset is on disk."""
         ...
 
-    def flush_failed(self, reason: str) -> None:
+    def record_flush_failure(self, reason: str) -> None:
         """Record that written data may be lost."""
         ...
 
@@ -66,9 +66,9 @@ class Flush:
         """Report the outcome to the logs, and return those whose data may not be on disk."""
         for number, (log, _, up_to) in enumerate(self._taken):
             if reason := self._failed.get(number):
-                log.flush_failed(reason)
+                log.record_flush_failure(reason)
             else:
-                log.flushed(up_to)
+                log.record_flushed(up_to)
         return [self._taken[number][0] for number in self._failed]
 
 

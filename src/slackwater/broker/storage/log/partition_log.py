@@ -710,7 +710,7 @@ class PartitionLog:
             moved.write(self.directory, sync=True)
             self.checkpoint = moved
 
-    def cleaned_up_to(self, offset: int) -> None:
+    def record_cleaned(self, offset: int) -> None:
         """Record the offset up to which the log is compacted."""
         self.checkpoint = replace(self.checkpoint, cleaner_offset=offset)
         self._write_checkpoint()
@@ -745,7 +745,7 @@ class PartitionLog:
             del self._dirty[id(segment)]
         return descriptors, self.active.base_offset if rolled_only else self.log_end_offset
 
-    def flushed(self, up_to: int) -> None:
+    def record_flushed(self, up_to: int) -> None:
         """Record that everything before `up_to` is on disk.
 
         The checkpoint is written if recovery can skip one more segment because of it.
@@ -756,8 +756,8 @@ class PartitionLog:
             if previous < self.active.base_offset:
                 self._write_checkpoint()
 
-    def flush_failed(self, reason: str) -> None:
-        """Written data may be lost: reject all appends until the log is opened again."""
+    def record_flush_failure(self, reason: str) -> None:
+        """Record that written data may be lost: reject all appends until the log is opened again."""
         self.reject_appends(f"fsync failed: {reason}. Restart the broker, which checks what is on disk.")
         if not self.is_deleted:
             log.error("Appends to %s fail with KAFKA_STORAGE_ERROR from now on: %s", self.directory, self.failed)
