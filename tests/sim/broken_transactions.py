@@ -15,7 +15,7 @@ from slackwater.group.transactions import coordinator as coordinators
 from slackwater.group.transactions import requests, states
 from slackwater.group.transactions.collector import TransactionCollector
 from slackwater.group.transactions.coordinator import TransactionCoordinator
-from slackwater.group.transactions.effects import RespondTransaction, TransactionEffect, WriteMarkers
+from slackwater.group.transactions.effects import SendTransactionResponse, TransactionEffect, WriteMarkers
 from slackwater.group.transactions.messages import AddPartitions, EndTransaction, EndTransactionResponse
 from slackwater.group.transactions.records import StoredTransaction, TransactionRecord
 from slackwater.group.transactions.states import (
@@ -68,10 +68,10 @@ def commit_is_acknowledged_before_it_is_written(patch: pytest.MonkeyPatch) -> No
 
     def hasty(self: TransactionCoordinator, request: Any, reply_to: object, now_ms: int) -> list[TransactionEffect]:
         effects = original(self, request, reply_to, now_ms)
-        if isinstance(request, EndTransaction) and not any(isinstance(each, RespondTransaction) for each in effects):
+        if isinstance(request, EndTransaction) and not any(isinstance(each, SendTransactionResponse) for each in effects):
             stored = self.transactions[request.transactional_id].stored
             effects.append(
-                RespondTransaction(
+                SendTransactionResponse(
                     reply_to, EndTransactionResponse(Error.NONE, stored.producer_id, stored.producer_epoch + 1)
                 )
             )

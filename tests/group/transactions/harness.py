@@ -6,8 +6,8 @@ from dataclasses import replace
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.transactions import (
-    AppendTransactions,
-    RespondTransaction,
+    AppendTransactionRecords,
+    SendTransactionResponse,
     TransactionConfig,
     TransactionCoordinator,
     TransactionEffect,
@@ -52,7 +52,7 @@ class TransactionHarness:
         self.events: list[TransactionEvent] = []
         self.holds_writes = False
         self.holds_markers = False
-        self.held_writes: list[AppendTransactions] = []
+        self.held_writes: list[AppendTransactionRecords] = []
         self.held_markers: list[WriteMarkers] = []
         self.write_error = Error.NONE
         self.marker_errors: dict[TopicPartition, Error] = {}
@@ -81,14 +81,14 @@ class TransactionHarness:
         """Execute effects in order."""
         for effect in tuple(effects):
             match effect:
-                case RespondTransaction(reply_to=replies, response=response):
+                case SendTransactionResponse(reply_to=replies, response=response):
                     assert isinstance(replies, list)
                     replies.append(response)
                 case TransactionEvent():
                     self.events.append(effect)
-                case AppendTransactions() if self.holds_writes:
+                case AppendTransactionRecords() if self.holds_writes:
                     self.held_writes.append(effect)
-                case AppendTransactions():
+                case AppendTransactionRecords():
                     self.write(effect, self.write_error)
                 case WriteMarkers():
                     self.markers.append(effect)
@@ -97,7 +97,7 @@ class TransactionHarness:
                     else:
                         self.finish_markers(effect)
 
-    def write(self, append: AppendTransactions, error: Error = Error.NONE) -> None:
+    def write(self, append: AppendTransactionRecords, error: Error = Error.NONE) -> None:
         """Finish a write."""
         if error is Error.NONE:
             self.log.extend(append.records)

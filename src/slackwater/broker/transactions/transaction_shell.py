@@ -22,8 +22,8 @@ from slackwater.group.errors import Error
 from slackwater.group.internal_topics import TRANSACTIONS_TOPIC
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.transactions import (
-    AppendTransactions,
-    RespondTransaction,
+    AppendTransactionRecords,
+    SendTransactionResponse,
     TransactionConfig,
     TransactionCoordinator,
     TransactionEffect,
@@ -73,8 +73,8 @@ class TransactionShell:
         self._wake_at = wake_at
         self._schedule_end_of_iteration = schedule_end_of_iteration
         self._call_later = call_later
-        self._appends: list[AppendTransactions] = []
-        self._unfinished_writes: deque[list[AppendTransactions]] = deque()
+        self._appends: list[AppendTransactionRecords] = []
+        self._unfinished_writes: deque[list[AppendTransactionRecords]] = deque()
         self._due_ms: int | None = None
         self.has_pending = False  # whether `write_pending` has something to do
         self.config = config
@@ -214,9 +214,9 @@ class TransactionShell:
             self.has_pending = True
             self._schedule_end_of_iteration()
         for effect in effects:
-            if isinstance(effect, RespondTransaction):
+            if isinstance(effect, SendTransactionResponse):
                 effect.reply_to(effect.response)  # type: ignore[operator]  # the callback of `submit`
-            elif isinstance(effect, AppendTransactions):
+            elif isinstance(effect, AppendTransactionRecords):
                 self._appends.append(effect)
             elif isinstance(effect, WriteMarkers):
                 self._write_markers(effect)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.expiry import delete_group
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.states import DEAD, STABLE, TRANSITIONS, GroupAction, GroupInput
@@ -20,6 +20,7 @@ from slackwater.group.messages import (
     ListGroups,
     ListGroupsResponse,
 )
+from slackwater.group.write_errors import group_response_error
 
 GROUP_TYPE = "classic"
 
@@ -115,7 +116,7 @@ def _set_deletion_result(
     collector: EffectCollector,
     error: Error,
 ) -> None:
-    set_result(collector, group_id, response_error(error))
+    set_result(collector, group_id, group_response_error(error))
 
 
 def _missing_group_error(collector: EffectCollector, group_id: str | None) -> Error:

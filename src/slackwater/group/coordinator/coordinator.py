@@ -30,6 +30,7 @@ from slackwater.group.coordinator.heartbeat import heartbeat
 from slackwater.group.coordinator.records import CoordinatorRecord, GroupMetadata
 from slackwater.group.coordinator.states import DEAD, STABLE, TRANSITIONS, GroupAction, GroupInput
 from slackwater.group.coordinator.triggers import KnownTopic
+from slackwater.group.coordinator.writes import complete_write, time_out_write
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupLifecycle, RebalanceFailed, RebalanceWaiting, Trigger
 from slackwater.group.messages import (
@@ -94,14 +95,14 @@ class Coordinator:
         """Handle the results of appends that were written together."""
         collector = EffectCollector(self._state, now_ms)
         for write_id, error in results:
-            collector.apply_written(write_id, error)
+            complete_write(collector, write_id, error)
         return collector.effects
 
     def on_append_timeout(self, write_ids: Iterable[int], now_ms: int) -> list[Effect]:
         """Fail the requests that wait for these writes; the results may still arrive (OC-12)."""
         collector = EffectCollector(self._state, now_ms)
         for write_id in write_ids:
-            collector.time_out_append(write_id)
+            time_out_write(collector, write_id)
         return collector.effects
 
     def complete_transaction(self, offsets_partition: int, producer_id: int, *, is_commit: bool) -> None:
@@ -270,7 +271,7 @@ def _unload_partition(collector: EffectCollector, number: int) -> None:
         _unload_group(collector, group)
         del state.groups[group.group_id]
     for write_id in [key for key, write in state.writes.items() if write.offsets_partition == number]:
-        collector.apply_written(write_id, Error.NOT_COORDINATOR)
+        complete_write(collector, write_id, Error.NOT_COORDINATOR)
 
 
 def _unload_group(collector: EffectCollector, group: ClassicGroup) -> None:

@@ -2,38 +2,17 @@
 
 Invariants:
 - Handlers respond, append and emit only through a collector, so the order of effects is the order of decisions.
-- Records are applied when they are written, in the order of the appends, before the append's callback runs.
-- Unloading a partition completes its pending writes with NOT_COORDINATOR.
+- Every append stays in `CoordinatorState.writes` until `writes` completes it.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from slackwater.group.coordinator.coordinator_state import CoordinatorState, PendingWrite, WriteCallback
 from slackwater.group.coordinator.effects import AppendRecords, Effect, ProducerTransaction, PublishEvent, SendResponse
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, GroupMetadata
-from slackwater.group.errors import Error
 from slackwater.group.events import EventDetail, EventKind, EventSource, GroupEvent, GroupState, Trigger
 from slackwater.group.messages import Response
-
-# SG-08: the error code a client receives when a write fails.
-_RESPONSE_ERRORS: Final = {
-    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE,
-    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
-    Error.KAFKA_STORAGE_ERROR: Error.NOT_COORDINATOR,
-    Error.MESSAGE_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
-    Error.RECORD_LIST_TOO_LARGE: Error.UNKNOWN_SERVER_ERROR,
-    Error.INVALID_FETCH_SIZE: Error.UNKNOWN_SERVER_ERROR,
-}
-
-
-def response_error(error: Error) -> Error:
-    """Return the error code to send to a client whose write failed with `error`."""
-    return _RESPONSE_ERRORS.get(error, error)
 
 
 class EffectCollector:
@@ -69,39 +48,6 @@ class EffectCollector:
             group.in_flight[write_id] = written
         self.effects.append(AppendRecords(write_id, offsets_partition, written, transaction))
 
-    def chain_last_append(self, callback: WriteCallback) -> None:
-        """Run `callback` after the callback of the last append."""
-        state = self.state
-        write = state.writes[state.last_write_id]
-
-        def run_both(collector: "EffectCollector", error: Error) -> None:
-            write.callback(collector, error)
-            callback(collector, error)
-
-        state.writes[state.last_write_id] = write._replace(callback=run_both)
-
-    def apply_written(self, write_id: int, error: Error) -> None:
-        """Apply the records of a finished write, unless it failed, and run its callback."""
-        write = self.state.writes.pop(write_id, None)
-        if write is None:
-            return  # already completed, when its partition was unloaded
-        offsets_partition, records, callback, producer_id = write
-        if records and (group := self.state.groups.get(records[0].group_id)) is not None:
-            group.in_flight.pop(write_id, None)
-            if error is Error.NONE and producer_id is None:
-                group.apply(records)
-            elif error is Error.NONE and producer_id is not None:
-                group.apply_pending(producer_id, records)
-                self.state.transactions.setdefault((offsets_partition, producer_id), {})[group.group_id] = None
-        callback(self, error)
-
-    def time_out_append(self, write_id: int) -> None:
-        """Run a write's callback with REQUEST_TIMED_OUT; its result is still applied when it arrives."""
-        write = self.state.writes.get(write_id)
-        if write is not None:
-            self.state.writes[write_id] = write._replace(callback=_ignore_result)
-            write.callback(self, Error.REQUEST_TIMED_OUT)
-
     def emit(
         self,
         group: ClassicGroup,
@@ -135,10 +81,6 @@ class EffectCollector:
             source=EventSource.COORDINATOR,
         )
         self.effects.append(PublishEvent(event))
-
-
-def _ignore_result(collector: EffectCollector, error: Error) -> None:
-    """The callback of a write that timed out."""
 
 
 def group_tombstones(group: ClassicGroup) -> list[CoordinatorRecord]:

@@ -9,7 +9,7 @@ Invariants:
 from typing import Final
 
 from slackwater.group.coordinator import rebalance, triggers
-from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember, RebalanceCause
 from slackwater.group.coordinator.identity import check_identity, emit_fenced
 from slackwater.group.coordinator.records import GroupMetadata
@@ -35,6 +35,7 @@ from slackwater.group.events import (
     Trigger,
 )
 from slackwater.group.messages import NO_MEMBER, JoinGroup, JoinGroupResponse, JoinProtocol
+from slackwater.group.write_errors import group_response_error
 
 NO_REASON: Final = "not provided"  # JG-51
 
@@ -86,9 +87,9 @@ def _create_and_join(collector: EffectCollector, group_id: str, request: JoinGro
                 collector.respond(reply_to, issued_id)
             return
         if collector.state.groups.get(group_id) is group and group.stored is None:
-            _drop_unwritten_group(collector, group, response_error(error))
+            _drop_unwritten_group(collector, group, group_response_error(error))
         if issued_id is not None:
-            collector.respond(reply_to, JoinGroupResponse(response_error(error)))
+            collector.respond(reply_to, JoinGroupResponse(group_response_error(error)))
 
     collector.append(group.offsets_partition, [GroupMetadata(group_id, group.to_record_value())], written)
     transition = TRANSITIONS[_first_join_input(request)][group.state]
@@ -376,7 +377,7 @@ def _rejoin_static(
             collector.respond(reply_to, _replaced_response(group, member, request, old_leader))
             return
         _undo_replacement(collector, group, member, old_id, before)  # JG-44
-        collector.respond(reply_to, JoinGroupResponse(response_error(error)))
+        collector.respond(reply_to, JoinGroupResponse(group_response_error(error)))
 
     collector.append(group.offsets_partition, [GroupMetadata(group.group_id, group.to_record_value())], written)
 

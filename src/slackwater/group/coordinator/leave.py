@@ -1,14 +1,16 @@
 """LeaveGroup: members leave, or an administrator removes them (LG-01 … LG-11)."""
 
 from slackwater.group.coordinator import rebalance, triggers
-from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember, RebalanceCause
 from slackwater.group.coordinator.identity import check_identity
 from slackwater.group.coordinator.join import NO_REASON
 from slackwater.group.coordinator.states import DEAD, EMPTY, TRANSITIONS, GroupInput
+from slackwater.group.coordinator.writes import call_after_last_write
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, MemberLeft, Trigger
 from slackwater.group.messages import NO_MEMBER, LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
+from slackwater.group.write_errors import group_response_error
 
 
 def leave(collector: EffectCollector, request: LeaveGroup, reply_to: object) -> None:
@@ -53,9 +55,12 @@ def leave(collector: EffectCollector, request: LeaveGroup, reply_to: object) -> 
         return
 
     def written(collector: EffectCollector, error: Error) -> None:
-        collector.respond(reply_to, response if error is Error.NONE else LeaveGroupResponse(response_error(error)))
+        collector.respond(
+            reply_to, response if error is Error.NONE else LeaveGroupResponse(group_response_error(error))
+        )
 
-    collector.chain_last_append(written)  # the last member gets its response when the empty group is written
+    # The last write is that of the empty group: the last member gets its response when it is written.
+    call_after_last_write(collector, group, written)
 
 
 def _leave_trigger(leaver: LeavingMember) -> Trigger:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final
 
 from slackwater.group.coordinator import rebalance
-from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.effects import ProducerTransaction
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.identity import check_identity
@@ -34,6 +34,7 @@ from slackwater.group.messages import (
     TxnOffsetCommit,
 )
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.write_errors import group_response_error
 
 _MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
@@ -87,7 +88,7 @@ def _store(
         records.append(new(CommittedOffset, (group_id, topic, partition, value)))
 
     def on_written(collector: EffectCollector, failure: Error) -> None:
-        collector.respond(reply_to, _response(request, response_error(failure), too_large))
+        collector.respond(reply_to, _response(request, group_response_error(failure), too_large))
         if failure is not Error.NONE:
             _remove_if_never_stored(collector, group)
 
@@ -295,7 +296,7 @@ def delete(collector: EffectCollector, request: OffsetDelete, reply_to: object) 
 
     def written(collector: EffectCollector, error: Error) -> None:
         if error is not Error.NONE:
-            collector.respond(reply_to, OffsetDeleteResponse(response_error(error)))
+            collector.respond(reply_to, OffsetDeleteResponse(group_response_error(error)))
             return
         if deleted:
             collector.emit(group, EventKind.OFFSETS_DELETED, OffsetsRemoved(len(deleted)))

@@ -7,7 +7,7 @@ Invariants:
 - A waiting request gets exactly one response, also when its member is removed, replaced, or sends the request again.
 """
 
-from slackwater.group.coordinator.effect_collector import EffectCollector, response_error
+from slackwater.group.coordinator.effect_collector import EffectCollector
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, OngoingRebalance, RebalanceCause
 from slackwater.group.coordinator.records import GroupMetadata
 from slackwater.group.coordinator.states import (
@@ -34,6 +34,7 @@ from slackwater.group.events import (
     Trigger,
 )
 from slackwater.group.messages import NO_MEMBER, JoinGroupResponse, SyncGroupResponse
+from slackwater.group.write_errors import group_response_error
 
 WAITING_EVENT_INTERVAL_MS = 1_000  # also the minimum duration of a rebalance that is reported
 
@@ -235,7 +236,7 @@ def assignment_write_failed(
         return
     if TRANSITIONS[GroupInput.ASSIGNMENT_WRITE_FAILED][group.state].action is not GroupAction.REBALANCE:
         return
-    client_error = response_error(error)
+    client_error = group_response_error(error)
     reason = f"Error {client_error.name} when storing group assignment during SyncGroup (member: {leader.member_id})."
     start(collector, group, RebalanceCause(Trigger.UNKNOWN, reason, leader), sync_error=client_error)
 

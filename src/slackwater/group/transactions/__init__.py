@@ -3,8 +3,8 @@
 from slackwater.group.transactions.config import TransactionConfig
 from slackwater.group.transactions.coordinator import TransactionCoordinator
 from slackwater.group.transactions.effects import (
-    AppendTransactions,
-    RespondTransaction,
+    AppendTransactionRecords,
+    SendTransactionResponse,
     TransactionEffect,
     TransactionEvent,
     WriteMarkers,
@@ -13,8 +13,8 @@ from slackwater.group.transactions.records import StoredTransaction, Transaction
 from slackwater.group.transactions.states import TransactionInput, TransactionState
 
 __all__ = [
-    "AppendTransactions",
-    "RespondTransaction",
+    "AppendTransactionRecords",
+    "SendTransactionResponse",
     "StoredTransaction",
     "TransactionConfig",
     "TransactionCoordinator",

@@ -15,14 +15,14 @@ from typing import Any, Final
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.transactions import queries, requests
-from slackwater.group.transactions.collector import (
+from slackwater.group.transactions.collector import TransactionCollector
+from slackwater.group.transactions.config import TransactionConfig
+from slackwater.group.transactions.coordinator_state import (
     AllocateProducerId,
     ExpirationCheck,
-    TransactionCollector,
+    TransactionCoordinatorState,
     TransactionsPartition,
-    TransactionsState,
 )
-from slackwater.group.transactions.config import TransactionConfig
 from slackwater.group.transactions.effects import TransactionEffect
 from slackwater.group.transactions.messages import (
     AddPartitions,
@@ -36,6 +36,7 @@ from slackwater.group.transactions.messages import (
 from slackwater.group.transactions.records import TransactionRecord
 from slackwater.group.transactions.states import DEAD, PREPARED, TRANSITIONS, TransactionAction, TransactionInput
 from slackwater.group.transactions.transaction import Transaction, has_expired, is_timed_out
+from slackwater.group.transactions.writes import complete_write
 
 HANDLERS: Final[dict[type, Callable[[TransactionCollector, Any, object], None]]] = {
     InitProducerId: requests.init_producer_id,
@@ -55,7 +56,7 @@ class TransactionCoordinator:
     """Coordinates the transactions of the partitions it owns."""
 
     def __init__(self, allocate_producer_id: AllocateProducerId, config: TransactionConfig | None = None) -> None:
-        self._state = TransactionsState(config or TransactionConfig(), allocate_producer_id)
+        self._state = TransactionCoordinatorState(config or TransactionConfig(), allocate_producer_id)
 
     def reconfigure(self, config: TransactionConfig) -> None:
         """Replace the settings; running timers keep their deadlines, and the partition count cannot change."""
@@ -75,7 +76,7 @@ class TransactionCoordinator:
     def on_append_result(self, write_id: int, error: Error, now_ms: int) -> list[TransactionEffect]:
         """Handle the result of an append; results arrive in the order of the appends."""
         collector = TransactionCollector(self._state, now_ms)
-        collector.apply_written(write_id, error)
+        complete_write(collector, write_id, error)
         return collector.effects
 
     def on_markers_written(
@@ -152,7 +153,7 @@ class TransactionCoordinator:
             transaction.started_ms = min(stored.start_timestamp_ms - state.wall_offset_ms, now_ms)
             transaction.unwritten = stored.partitions if stored.state in PREPARED else frozenset()
             state.transactions[transactional_id] = transaction
-            collector.track(transaction)
+            state.track(transaction)
             if TRANSITIONS[TransactionInput.LOADED][stored.state].action is TransactionAction.WRITE_MARKERS:
                 collector.write_markers(transaction)
         loaded.replayed = {}

@@ -2,7 +2,7 @@
 
 Invariants:
 - The shell executes effects in the given order, so a response never leaves before the record it depends on is written.
-- Every `AppendTransactions` is followed by one `on_append_result`, every `WriteMarkers` by one `on_markers_written`.
+- Every `AppendTransactionRecords` is followed by one `on_append_result`, every `WriteMarkers` by one `on_markers_written`.
 """
 
 from slackwater.group.message import message
@@ -13,7 +13,7 @@ from slackwater.group.transactions.states import TransactionInput, TransactionSt
 
 
 @message
-class AppendTransactions:
+class AppendTransactionRecords:
     """Append these records, all or none, to a partition of the topic of transactions."""
 
     write_id: int
@@ -22,7 +22,7 @@ class AppendTransactions:
 
 
 @message
-class RespondTransaction:
+class SendTransactionResponse:
     """Send a response; `reply_to` is the opaque handle that the shell passed with the request."""
 
     reply_to: object
@@ -56,4 +56,4 @@ class TransactionEvent:
     producer_epoch: int
 
 
-TransactionEffect = AppendTransactions | RespondTransaction | WriteMarkers | TransactionEvent
+TransactionEffect = AppendTransactionRecords | SendTransactionResponse | WriteMarkers | TransactionEvent

@@ -3,7 +3,8 @@
 from typing import Final
 
 from slackwater.group.errors import Error
-from slackwater.group.transactions.collector import TransactionCollector, WriteCallback, response_error
+from slackwater.group.transactions.collector import TransactionCollector
+from slackwater.group.transactions.coordinator_state import WriteCallback
 from slackwater.group.transactions.messages import (
     AddPartitions,
     AddPartitionsResponse,
@@ -22,6 +23,7 @@ from slackwater.group.transactions.records import (
 )
 from slackwater.group.transactions.states import TRANSITIONS, TransactionAction, TransactionInput
 from slackwater.group.transactions.transaction import BUMPS_EPOCH_SINCE, Transaction, new_transaction
+from slackwater.group.write_errors import transaction_response_error
 
 LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 
@@ -59,7 +61,7 @@ def init_producer_id(collector: TransactionCollector, request: InitProducerId, r
     if TRANSITIONS[TransactionInput.INIT][transaction.state].action is TransactionAction.FENCE:
 
         def fenced(collector: TransactionCollector, error: Error) -> None:  # TX-25
-            response = Error.CONCURRENT_TRANSACTIONS if error is Error.NONE else response_error(error)
+            response = Error.CONCURRENT_TRANSACTIONS if error is Error.NONE else transaction_response_error(error)
             collector.respond(reply_to, InitProducerIdResponse(response))
 
         return fence(collector, transaction, TransactionInput.INIT, fenced)
@@ -71,7 +73,7 @@ def init_producer_id(collector: TransactionCollector, request: InitProducerId, r
         if error is Error.NONE:
             response = InitProducerIdResponse(error, value.producer_id, value.producer_epoch)
         else:
-            response = InitProducerIdResponse(response_error(error))
+            response = InitProducerIdResponse(transaction_response_error(error))
         collector.respond(reply_to, response)
 
     return collector.append(transaction, value, TransactionInput.INIT, written)
@@ -125,7 +127,7 @@ def add_partitions(collector: TransactionCollector, request: AddPartitions, repl
         return collector.respond(reply_to, AddPartitionsResponse(error))
 
     def written(collector: TransactionCollector, error: Error) -> None:
-        collector.respond(reply_to, AddPartitionsResponse(response_error(error)))
+        collector.respond(reply_to, AddPartitionsResponse(transaction_response_error(error)))
 
     value = transaction.with_partitions(request.partitions, request.client_version, collector.wall_ms)
     return collector.append(transaction, value, TransactionInput.ADD, written)
@@ -179,7 +181,7 @@ def end_transaction(collector: TransactionCollector, request: EndTransaction, re
 
     def written(collector: TransactionCollector, error: Error) -> None:
         if error is not Error.NONE:
-            collector.respond(reply_to, EndTransactionResponse(response_error(error)))
+            collector.respond(reply_to, EndTransactionResponse(transaction_response_error(error)))
             return
         collector.respond(reply_to, _ended(transaction.completed(collector.wall_ms), request))
         collector.write_markers(transaction)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.transactions import (
-    AppendTransactions,
-    RespondTransaction,
+    AppendTransactionRecords,
+    SendTransactionResponse,
     TransactionConfig,
     TransactionCoordinator,
     TransactionEffect,
@@ -61,7 +61,7 @@ class SimTransactionBroker:
         self._run_number = 0
         self._epoch = -1
         self._next_producer_id = 0
-        self._appends: deque[AppendTransactions] = deque()
+        self._appends: deque[AppendTransactionRecords] = deque()
         self._due_ms: int | None = None
         self.config = TransactionConfig(
             transaction_state_log_num_partitions=1,
@@ -158,9 +158,9 @@ class SimTransactionBroker:
     def _execute(self, effects: list[TransactionEffect]) -> None:
         for effect in tuple(effects):
             self._step()
-            if isinstance(effect, RespondTransaction):
+            if isinstance(effect, SendTransactionResponse):
                 effect.reply_to(effect.response)  # type: ignore[operator]  # a Reply
-            elif isinstance(effect, AppendTransactions):
+            elif isinstance(effect, AppendTransactionRecords):
                 self._appends.append(effect)
                 if len(self._appends) == 1:
                     self._after(self.random.between(0, 3), self._write)
