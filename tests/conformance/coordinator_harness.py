@@ -21,11 +21,11 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator import Coordinator
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, SendResponse
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.errors import Error
-from slackwater.group.events import EventKind, GroupEvent, GroupState, RebalanceStarted, Trigger
+from slackwater.group.events import EventKind, GroupEvent, GroupState, PublishEvent, RebalanceStarted, Trigger
 from slackwater.group.messages import (
     NO_GENERATION,
     NO_MEMBER,

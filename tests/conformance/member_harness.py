@@ -26,13 +26,12 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_subscription,
 )
 from slackwater.group.errors import Error, SlackwaterError
-from slackwater.group.events import EventKind, GroupEvent
+from slackwater.group.events import EventKind, GroupEvent, PublishEvent
 from slackwater.group.member import (
     Callback,
     CommitDone,
     CoordinatorNode,
     Disconnect,
-    EmitEvent,
     GroupMember,
     MemberConfig,
     MemberEffect,
@@ -163,7 +162,7 @@ class MemberHarness:
                     self.refreshes.append(effect)
                     if self.cluster is not None:
                         self.execute(self.machine.on_metadata(self.cluster, self.now_ms))
-                case EmitEvent():
+                case PublishEvent():
                     self.events.append(effect.event)
                 case Raise():
                     self.raised.append(effect.error)

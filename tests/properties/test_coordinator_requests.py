@@ -21,10 +21,10 @@ from hypothesis.strategies import SearchStrategy
 from slackwater.group.assignors.consumer_protocol import Subscription, encode_subscription
 from slackwater.group.coordinator import Coordinator
 from slackwater.group.coordinator.config import CoordinatorConfig
-from slackwater.group.coordinator.effects import AppendRecords, Effect, PublishEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, SendResponse
 from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupState
+from slackwater.group.events import GroupState, PublishEvent
 from slackwater.group.messages import (
     DeleteGroups,
     DescribeGroups,

@@ -68,7 +68,9 @@ def commit_is_acknowledged_before_it_is_written(patch: pytest.MonkeyPatch) -> No
 
     def hasty(self: TransactionCoordinator, request: Any, reply_to: object, now_ms: int) -> list[TransactionEffect]:
         effects = original(self, request, reply_to, now_ms)
-        if isinstance(request, EndTransaction) and not any(isinstance(each, SendTransactionResponse) for each in effects):
+        if isinstance(request, EndTransaction) and not any(
+            isinstance(each, SendTransactionResponse) for each in effects
+        ):
             stored = self.transactions[request.transactional_id].stored
             effects.append(
                 SendTransactionResponse(

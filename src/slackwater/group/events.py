@@ -399,6 +399,13 @@ class GroupEvent:
         return cls(**row)
 
 
+@message
+class PublishEvent:
+    """The effect of a state machine that publishes a group event."""
+
+    event: GroupEvent
+
+
 _ENUMS: Final[dict[str, type[StrEnum]]] = {
     "kind": EventKind,
     "source": EventSource,

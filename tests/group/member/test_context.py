@@ -1,8 +1,8 @@
 """Generations, rejoin reasons and the coordinator of a member."""
 
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import EventKind, JoinRequested
-from slackwater.group.member import EmitEvent, MemberConfig, Raise, Send
+from slackwater.group.events import EventKind, JoinRequested, PublishEvent
+from slackwater.group.member import MemberConfig, Raise, Send
 from slackwater.group.member.context import MemberContext, MemberGeneration, PendingRequest
 from slackwater.group.member.states import MemberInput, MemberState
 from slackwater.group.messages import FindCoordinatorResponse, Heartbeat
@@ -17,7 +17,7 @@ def new_context() -> MemberContext:
 
 def reasons(context: MemberContext) -> list[str]:
     """Return the reasons of the requested joins."""
-    details = [effect.event.detail for effect in context.effects if isinstance(effect, EmitEvent)]
+    details = [effect.event.detail for effect in context.effects if isinstance(effect, PublishEvent)]
     return [detail.reason for detail in details if isinstance(detail, JoinRequested)]
 
 
@@ -66,7 +66,7 @@ def test_lost_coordinator_fails_its_requests_in_order() -> None:
     ids = [context.send(HEARTBEAT, 0), context.send(HEARTBEAT, 0)]
     context.lose_coordinator("gone", 1)
     assert failed == ids
-    assert [effect.event.kind for effect in context.effects if isinstance(effect, EmitEvent)].count(
+    assert [effect.event.kind for effect in context.effects if isinstance(effect, PublishEvent)].count(
         EventKind.COORDINATOR_LOST
     ) == 1
 

@@ -8,11 +8,10 @@ import pytest
 from slackwater.group.assignors import RangeAssignor, TopicInfo
 from slackwater.group.assignors.consumer_protocol import Assignment, encode_assignment
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import CoordinatorChanged, EventKind, PollOverrun, Trigger
+from slackwater.group.events import CoordinatorChanged, EventKind, PollOverrun, PublishEvent, Trigger
 from slackwater.group.member import (
     CommitDone,
     CommitFailed,
-    EmitEvent,
     GroupMember,
     MemberConfig,
     MemberEffect,
@@ -85,8 +84,10 @@ def test_lost_connection_triggers_lookup_and_keeps_membership() -> None:
     node = member.coordinator
     assert node is not None
     other_node = node._replace(port=node.port + 1)
-    assert not any(isinstance(effect, EmitEvent) for effect in member.on_disconnected(other_node, START_MS + 130))
-    (lost,) = [effect.event for effect in member.on_disconnected(node, START_MS + 130) if isinstance(effect, EmitEvent)]
+    assert not any(isinstance(effect, PublishEvent) for effect in member.on_disconnected(other_node, START_MS + 130))
+    (lost,) = [
+        effect.event for effect in member.on_disconnected(node, START_MS + 130) if isinstance(effect, PublishEvent)
+    ]
     assert (lost.kind, lost.detail) == (
         EventKind.COORDINATOR_LOST,
         CoordinatorChanged(str(node), "coordinator unavailable"),
@@ -182,7 +183,7 @@ def test_leave_without_response_loses_coordinator() -> None:
 def test_leave_on_poll_timeout_allows_resubscribe() -> None:
     member = stable_member(max_poll_interval_ms=3_000)
     effects = member.leave_on_poll_timeout(500, START_MS)
-    event = next(effect.event for effect in effects if isinstance(effect, EmitEvent))
+    event = next(effect.event for effect in effects if isinstance(effect, PublishEvent))
     assert (event.kind, event.trigger, event.detail) == (
         EventKind.POLL_OVERRUN,
         Trigger.POLL_TIMEOUT,

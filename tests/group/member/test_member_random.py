@@ -28,12 +28,11 @@ from slackwater.group.assignors.consumer_protocol import (
     encode_subscription,
 )
 from slackwater.group.errors import Error, UsageError
-from slackwater.group.events import EventKind
+from slackwater.group.events import EventKind, PublishEvent
 from slackwater.group.member import (
     Callback,
     CommitDone,
     Disconnect,
-    EmitEvent,
     GroupMember,
     MemberConfig,
     MemberEffect,
@@ -131,7 +130,7 @@ class RandomRun:
                     assert not isinstance(request, Heartbeat) or (self.before.sends_heartbeats and cause == "tick")
                     if isinstance(request, JoinGroup) and poll_driven:
                         assert cause in ("poll", "on_listener_done")
-                case EmitEvent(event=event) if event.kind is EventKind.COORDINATOR_LOST:
+                case PublishEvent(event=event) if event.kind is EventKind.COORDINATOR_LOST:
                     for request_id in [id for id, send in self.open.items() if send.to_coordinator]:
                         del self.open[request_id]
                         self.late.append(request_id)

@@ -25,11 +25,10 @@ from slackwater.group.coordinator import (
     CoordinatorConfig,
     Effect,
     ProducerTransaction,
-    PublishEvent,
     SendResponse,
 )
 from slackwater.group.errors import Error
-from slackwater.group.events import GroupEvent
+from slackwater.group.events import GroupEvent, PublishEvent
 from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.messages import Heartbeat, JoinGroup, Request, Response
 from slackwater.wire.errors import WireError

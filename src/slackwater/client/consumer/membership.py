@@ -28,12 +28,11 @@ from slackwater.clock import Clock
 from slackwater.escaping import get_logger
 from slackwater.group.assignors import TopicInfo
 from slackwater.group.errors import AuthorizationError, Error, SlackwaterError
-from slackwater.group.events import GroupEvent
+from slackwater.group.events import GroupEvent, PublishEvent
 from slackwater.group.member import (
     CommitDone,
     CoordinatorNode,
     Disconnect,
-    EmitEvent,
     GroupMember,
     MemberConfig,
     MemberEffect,
@@ -132,7 +131,7 @@ class Membership:
                     self.for_application.append(effect)
                 case Raise():
                     self.for_application.append(Raise(self._with_needs(effect.error)))
-                case EmitEvent():
+                case PublishEvent():
                     self._network.call_soon(self._on_event, effect.event)
                 case RefreshMetadata():
                     self._last_refresh += 1

@@ -2,7 +2,7 @@
 
 from slackwater.group.coordinator.config import CoordinatorConfig
 from slackwater.group.coordinator.coordinator import Coordinator
-from slackwater.group.coordinator.effects import AppendRecords, Effect, ProducerTransaction, PublishEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, ProducerTransaction, SendResponse
 from slackwater.group.coordinator.records import (
     CommittedOffset,
     CoordinatorRecord,
@@ -11,6 +11,7 @@ from slackwater.group.coordinator.records import (
     StoredMember,
     StoredOffset,
 )
+from slackwater.group.events import PublishEvent
 
 __all__ = [
     "AppendRecords",

@@ -8,10 +8,10 @@ Invariants:
 from collections.abc import Iterable
 
 from slackwater.group.coordinator.coordinator_state import CoordinatorState, PendingWrite, WriteCallback
-from slackwater.group.coordinator.effects import AppendRecords, Effect, ProducerTransaction, PublishEvent, SendResponse
+from slackwater.group.coordinator.effects import AppendRecords, Effect, ProducerTransaction, SendResponse
 from slackwater.group.coordinator.group import ClassicGroup, ClassicGroupMember, PendingMember
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, GroupMetadata
-from slackwater.group.events import EventDetail, EventKind, EventSource, GroupEvent, GroupState, Trigger
+from slackwater.group.events import EventDetail, EventKind, EventSource, GroupEvent, GroupState, PublishEvent, Trigger
 from slackwater.group.messages import Response
 
 

@@ -6,7 +6,7 @@ Invariants:
 """
 
 from slackwater.group.coordinator.records import CoordinatorRecord
-from slackwater.group.events import GroupEvent
+from slackwater.group.events import PublishEvent
 from slackwater.group.message import message
 from slackwater.group.messages import Response
 
@@ -36,13 +36,6 @@ class SendResponse:
 
     reply_to: object
     response: Response
-
-
-@message
-class PublishEvent:
-    """Publish a group event."""
-
-    event: GroupEvent
 
 
 Effect = AppendRecords | SendResponse | PublishEvent

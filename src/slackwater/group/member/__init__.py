@@ -4,13 +4,13 @@
 that it returns.
 """
 
+from slackwater.group.events import PublishEvent
 from slackwater.group.member.config import MemberConfig, RebalanceDriver
 from slackwater.group.member.effects import (
     Callback,
     CommitDone,
     CoordinatorNode,
     Disconnect,
-    EmitEvent,
     MemberEffect,
     NotifyListener,
     OffsetsFetched,
@@ -43,7 +43,6 @@ __all__ = [
     "CommitFailed",
     "CoordinatorNode",
     "Disconnect",
-    "EmitEvent",
     "FencedInstanceId",
     "GroupMaxSizeReached",
     "GroupMember",
@@ -58,6 +57,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetsFetched",
     "OperationTimedOut",
+    "PublishEvent",
     "Raise",
     "RebalanceDriver",
     "RebalanceInProgress",

@@ -21,13 +21,13 @@ from slackwater.group.events import (
     EventSource,
     GroupEvent,
     JoinRequested,
+    PublishEvent,
     Trigger,
 )
 from slackwater.group.member.config import MemberConfig
 from slackwater.group.member.effects import (
     CoordinatorNode,
     Disconnect,
-    EmitEvent,
     MemberEffect,
     MemberRequest,
     Raise,
@@ -154,7 +154,7 @@ class MemberContext:
             detail=detail,
             source=EventSource.MEMBER,
         )
-        self.effects.append(EmitEvent(event))
+        self.effects.append(PublishEvent(event))
 
     def fail(self, error: SlackwaterError) -> None:
         """Record an error for the application; the first one is raised at its next poll (CL-10)."""

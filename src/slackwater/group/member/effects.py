@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from slackwater.group.errors import SlackwaterError
-from slackwater.group.events import GroupEvent
+from slackwater.group.events import PublishEvent
 from slackwater.group.message import message
 from slackwater.group.messages import (
     MAX_INT,
@@ -106,13 +106,6 @@ class RefreshMetadata:
 
 
 @message
-class EmitEvent:
-    """Publish a group event."""
-
-    event: GroupEvent
-
-
-@message
 class Raise:
     """Raise this error from the application's poll(). A background member stops here."""
 
@@ -136,4 +129,4 @@ class OffsetsFetched:
     error: SlackwaterError | None = None
 
 
-MemberEffect = Send | Disconnect | NotifyListener | RefreshMetadata | EmitEvent | Raise | CommitDone | OffsetsFetched
+MemberEffect = Send | Disconnect | NotifyListener | RefreshMetadata | PublishEvent | Raise | CommitDone | OffsetsFetched

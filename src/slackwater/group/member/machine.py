@@ -14,12 +14,12 @@ Invariants:
 
     shell                         machine
     poll(now)              ->     [Send FindCoordinator]
-    on_response(1, …)      ->     [EmitEvent coordinator_found]
+    on_response(1, …)      ->     [PublishEvent coordinator_found]
     poll(now)              ->     [Send JoinGroup]
     on_response(2, …)      ->     [Send SyncGroup]
     on_response(3, …)      ->     []                              STABLE
     poll(now)              ->     [NotifyListener ASSIGNED]
-    on_listener_done(now)  ->     [EmitEvent partitions_assigned]
+    on_listener_done(now)  ->     [PublishEvent partitions_assigned]
     tick(now)              ->     [Send Heartbeat]
 """
 

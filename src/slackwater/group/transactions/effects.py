@@ -2,7 +2,8 @@
 
 Invariants:
 - The shell executes effects in the given order, so a response never leaves before the record it depends on is written.
-- Every `AppendTransactionRecords` is followed by one `on_append_result`, every `WriteMarkers` by one `on_markers_written`.
+- Every `AppendTransactionRecords` is followed by one `on_append_result`, every `WriteMarkers` by one
+  `on_markers_written`.
 """
 
 from slackwater.group.message import message
