@@ -13,8 +13,8 @@ from dataclasses import KW_ONLY, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, Final, get_type_hints
 
-from slackwater.group.message import message
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.value_class import value_class
 
 
 class EventKind(StrEnum):
@@ -109,7 +109,7 @@ class GroupState(StrEnum):
         return "PreparingRebalance" if self is GroupState.INITIAL_REBALANCE else self.value
 
 
-@message
+@value_class
 class GroupLifecycle:
     """group_created, group_deleted, group_emptied, group_loaded, group_unloaded."""
 
@@ -117,14 +117,14 @@ class GroupLifecycle:
     epoch: int | None = None
 
 
-@message
+@value_class
 class MemberIdTimeout:
     """member_id_issued, pending_member_expired."""
 
     session_timeout_ms: int
 
 
-@message
+@value_class
 class MemberJoined:
     """member_joined, member_rejoined; `topics` and `client_software` (KIP-511) are those of a new consumer."""
 
@@ -137,7 +137,7 @@ class MemberJoined:
     client_software: str | None = None
 
 
-@message
+@value_class
 class MemberReplaced:
     """member_replaced: a static member rejoined with a new member id."""
 
@@ -145,7 +145,7 @@ class MemberReplaced:
     rebalance_needed: bool
 
 
-@message
+@value_class
 class MemberLeft:
     """member_left: `by` is `itself` or `administrator`."""
 
@@ -154,7 +154,7 @@ class MemberLeft:
     pending: bool = False
 
 
-@message
+@value_class
 class MemberTimedOut:
     """member_expired, member_dropped, member_unsynced: the timer, its duration, the time of the last request."""
 
@@ -163,7 +163,7 @@ class MemberTimedOut:
     last_heard_ms: int | None
 
 
-@message
+@value_class
 class MemberFenced:
     """member_fenced: the rejected operation, and the member id that holds the instance id."""
 
@@ -171,14 +171,14 @@ class MemberFenced:
     holder: str | None
 
 
-@message
+@value_class
 class JoinRejected:
     """join_refused."""
 
     error: str
 
 
-@message
+@value_class
 class RebalanceStarted:
     """rebalance_started: the member that caused it, the reason in the wording of Kafka's log, the changed topics."""
 
@@ -190,7 +190,7 @@ class RebalanceStarted:
     topics: tuple[str, ...] = ()
 
 
-@message
+@value_class
 class RebalanceWaiting:
     """rebalance_waiting: the members and pending members that the rebalance waits for."""
 
@@ -198,7 +198,7 @@ class RebalanceWaiting:
     until_ms: int
 
 
-@message
+@value_class
 class GenerationFormed:
     """generation_formed."""
 
@@ -208,7 +208,7 @@ class GenerationFormed:
     join_phase_ms: int
 
 
-@message
+@value_class
 class LeaderChanged:
     """leader_changed."""
 
@@ -216,14 +216,14 @@ class LeaderChanged:
     why: str
 
 
-@message
+@value_class
 class RebalanceCompleted:
     """rebalance_completed."""
 
     duration_ms: int
 
 
-@message
+@value_class
 class RebalanceFailed:
     """rebalance_failed."""
 
@@ -231,21 +231,21 @@ class RebalanceFailed:
     duration_ms: int
 
 
-@message
+@value_class
 class OffsetsRemoved:
     """offsets_expired, offsets_deleted."""
 
     count: int
 
 
-@message
+@value_class
 class JoinRequested:
     """join_requested."""
 
     reason: str
 
 
-@message
+@value_class
 class PartitionsChanged:
     """partitions_assigned, partitions_revoked, partitions_lost; `callback_ms` is the duration of the listener."""
 
@@ -253,7 +253,7 @@ class PartitionsChanged:
     callback_ms: int | None = None
 
 
-@message
+@value_class
 class PollOverrun:
     """poll_overrun."""
 
@@ -261,7 +261,7 @@ class PollOverrun:
     over_ms: int
 
 
-@message
+@value_class
 class RequestRejected:
     """session_lost, heartbeat_refused, commit_refused."""
 
@@ -269,7 +269,7 @@ class RequestRejected:
     generation: int | None = None
 
 
-@message
+@value_class
 class CoordinatorChanged:
     """coordinator_found, coordinator_lost."""
 
@@ -277,7 +277,7 @@ class CoordinatorChanged:
     why: str | None = None
 
 
-@message
+@value_class
 class GenerationRecorded:
     """generation_recorded: `gap` is the number of generations since the previous record that have no record."""
 
@@ -286,7 +286,7 @@ class GenerationRecorded:
     gap: int | None
 
 
-@message
+@value_class
 class GroupProgress:
     """progress: the commits of one group in one minute."""
 
@@ -360,7 +360,7 @@ DETAIL_TYPES: Final[dict[EventKind, type[EventDetail]]] = {
 }
 
 
-@message
+@value_class
 class GroupEvent:
     """One event; a row of the event table."""
 
@@ -399,7 +399,7 @@ class GroupEvent:
         return cls(**row)
 
 
-@message
+@value_class
 class PublishEvent:
     """The effect of a state machine that publishes a group event."""
 

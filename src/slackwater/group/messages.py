@@ -9,7 +9,7 @@ Invariants:
 from typing import Final, NamedTuple
 
 from slackwater.group.errors import Error
-from slackwater.group.message import message
+from slackwater.group.value_class import value_class
 
 MAX_INT: Final = 2**31 - 1
 NO_GENERATION: Final = -1
@@ -27,14 +27,14 @@ class JoinProtocol(NamedTuple):
 # --- coordinator lookup ---------------------------------------------------------------------------------------
 
 
-@message
+@value_class
 class FindCoordinator:
     """Find the coordinator of a group; the broker responds, not the coordinator."""
 
     group_id: str
 
 
-@message
+@value_class
 class FindCoordinatorResponse:
     """The node that coordinates the group."""
 
@@ -47,7 +47,7 @@ class FindCoordinatorResponse:
 # --- membership -------------------------------------------------------------------------------------------------
 
 
-@message
+@value_class
 class JoinGroup:
     """Join a group, or rejoin it for the next generation."""
 
@@ -75,7 +75,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@message
+@value_class
 class JoinGroupResponse:
     """The new generation, or an error; protocol type and name are None on error (JG-50)."""
 
@@ -89,7 +89,7 @@ class JoinGroupResponse:
     members: tuple[JoinedMember, ...] = ()
 
 
-@message
+@value_class
 class SyncGroup:
     """Request the member's assignment; the leader sends the assignments of all members."""
 
@@ -103,7 +103,7 @@ class SyncGroup:
     requires_protocol: bool = False  # v5+ (SG-02)
 
 
-@message
+@value_class
 class SyncGroupResponse:
     """One member's assignment."""
 
@@ -113,7 +113,7 @@ class SyncGroupResponse:
     assignment: bytes = b""
 
 
-@message
+@value_class
 class Heartbeat:
     """Keep a member's session alive."""
 
@@ -123,7 +123,7 @@ class Heartbeat:
     generation_id: int
 
 
-@message
+@value_class
 class HeartbeatResponse:
     """NONE, or the error that the member handles."""
 
@@ -138,7 +138,7 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
-@message
+@value_class
 class LeaveGroup:
     """Remove members."""
 
@@ -154,7 +154,7 @@ class LeftMember(NamedTuple):
     error: Error
 
 
-@message
+@value_class
 class LeaveGroupResponse:
     """One entry per leaving member, in order; none on a top-level error."""
 
@@ -175,7 +175,7 @@ class OffsetToCommit(NamedTuple):
     metadata: str | None = ""
 
 
-@message
+@value_class
 class OffsetCommit:
     """Store offsets for a group."""
 
@@ -188,7 +188,7 @@ class OffsetCommit:
     reports_missing_group: bool = True  # v9+ responds GROUP_ID_NOT_FOUND (OC-02)
 
 
-@message
+@value_class
 class TxnOffsetCommit:
     """Store offsets for a group when a transaction is committed; the response is `OffsetCommitResponse`."""
 
@@ -210,7 +210,7 @@ class CommittedPartition(NamedTuple):
     error: Error
 
 
-@message
+@value_class
 class OffsetCommitResponse:
     """One entry per offset, in the order of the request."""
 
@@ -224,7 +224,7 @@ class GroupToFetch(NamedTuple):
     partitions: tuple[tuple[str, int], ...] | None
 
 
-@message
+@value_class
 class OffsetFetch:
     """Read committed offsets of one or more groups."""
 
@@ -251,14 +251,14 @@ class FetchedGroup(NamedTuple):
     offsets: tuple[FetchedOffset, ...] = ()
 
 
-@message
+@value_class
 class OffsetFetchResponse:
     """One entry per requested group."""
 
     groups: tuple[FetchedGroup, ...]
 
 
-@message
+@value_class
 class OffsetDelete:
     """Delete committed offsets of a group."""
 
@@ -266,7 +266,7 @@ class OffsetDelete:
     partitions: tuple[tuple[str, int], ...]
 
 
-@message
+@value_class
 class OffsetDeleteResponse:
     """A top-level error, or one entry per partition."""
 
@@ -277,7 +277,7 @@ class OffsetDeleteResponse:
 # --- administration ---------------------------------------------------------------------------------------------
 
 
-@message
+@value_class
 class DescribeGroups:
     """Describe groups and their members."""
 
@@ -308,14 +308,14 @@ class DescribedGroup(NamedTuple):
     error_message: str | None = None
 
 
-@message
+@value_class
 class DescribeGroupsResponse:
     """One entry per requested group."""
 
     groups: tuple[DescribedGroup, ...]
 
 
-@message
+@value_class
 class ListGroups:
     """List groups; an empty filter selects all."""
 
@@ -332,7 +332,7 @@ class ListedGroup(NamedTuple):
     group_type: str = "classic"
 
 
-@message
+@value_class
 class ListGroupsResponse:
     """The groups of all partitions that this coordinator owns."""
 
@@ -340,7 +340,7 @@ class ListGroupsResponse:
     groups: tuple[ListedGroup, ...] = ()
 
 
-@message
+@value_class
 class DeleteGroups:
     """Delete groups and their offsets."""
 
@@ -354,7 +354,7 @@ class DeletedGroup(NamedTuple):
     error: Error
 
 
-@message
+@value_class
 class DeleteGroupsResponse:
     """One entry per distinct group of the request."""
 

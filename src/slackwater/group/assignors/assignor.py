@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from slackwater.group.assignors.consumer_protocol import Assignment, Subscription
 from slackwater.group.assignors.partitions import PartitionsByTopic
-from slackwater.group.message import message
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.value_class import value_class
 
 
 class RebalanceProtocol(StrEnum):
@@ -24,7 +24,7 @@ class RebalanceProtocol(StrEnum):
     COOPERATIVE = "COOPERATIVE"  # keep everything, revoke after the assignment
 
 
-@message
+@value_class
 class TopicInfo:
     """A topic's partition count, and the racks of each partition's replicas."""
 
@@ -32,7 +32,7 @@ class TopicInfo:
     racks: tuple[frozenset[str], ...] | None = None
 
 
-@message
+@value_class
 class MemberSubscription:
     """One member's subscription and group.instance.id."""
 

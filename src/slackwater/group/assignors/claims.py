@@ -15,11 +15,11 @@ import numpy as np
 from slackwater.group.assignors.layout import UNASSIGNED, GroupLayout
 from slackwater.group.assignors.partitions import BoolArray, IntArray, PartitionsByTopic
 from slackwater.group.java_order import hash_map_order
-from slackwater.group.message import message
 from slackwater.group.messages import NO_GENERATION
+from slackwater.group.value_class import value_class
 
 
-@message
+@value_class
 class OwnershipClaim:
     """The partitions that one member owned last, and the generation."""
 

@@ -10,9 +10,9 @@ Invariants:
 from collections.abc import Mapping
 from enum import Enum
 
-from slackwater.group.message import message
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.value_class import value_class
 
 
 class BatchEventKind(Enum):
@@ -26,21 +26,21 @@ class BatchEventKind(Enum):
     SKIPPED = "is not read again"
 
 
-@message
+@value_class
 class HoldPartitions:
     """Mark these partitions as in use."""
 
     partitions: frozenset[TopicPartition]
 
 
-@message
+@value_class
 class ReleasePartitions:
     """Mark these partitions as no longer in use."""
 
     partitions: frozenset[TopicPartition]
 
 
-@message
+@value_class
 class CommitBatchOffsets:
     """Commit these offsets, then call `on_commit_done`."""
 
@@ -48,7 +48,7 @@ class CommitBatchOffsets:
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
-@message
+@value_class
 class FetchCommitted:
     """Fetch the group's committed offsets, then call `on_committed_fetched`."""
 
@@ -56,7 +56,7 @@ class FetchCommitted:
     partitions: tuple[TopicPartition, ...]
 
 
-@message
+@value_class
 class BatchEvent:
     """An event of one partition; `duration_ms` is the time that it took."""
 

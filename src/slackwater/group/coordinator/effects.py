@@ -7,11 +7,11 @@ Invariants:
 
 from slackwater.group.coordinator.records import CoordinatorRecord
 from slackwater.group.events import PublishEvent
-from slackwater.group.message import message
 from slackwater.group.messages import Response
+from slackwater.group.value_class import value_class
 
 
-@message
+@value_class
 class ProducerTransaction:
     """The open transaction that records belong to; `verification` is that of the request."""
 
@@ -20,7 +20,7 @@ class ProducerTransaction:
     verification: object = None
 
 
-@message
+@value_class
 class AppendRecords:
     """Append these records, all or none, to a partition of the offsets topic."""
 
@@ -30,7 +30,7 @@ class AppendRecords:
     transaction: ProducerTransaction | None = None
 
 
-@message
+@value_class
 class SendResponse:
     """Send a response; `reply_to` is the opaque handle that the shell passed with the request."""
 

@@ -29,9 +29,9 @@ from slackwater.group.coordinator.timers import Timer
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState, Trigger
 from slackwater.group.java_order import hash_map_order
-from slackwater.group.message import message
 from slackwater.group.messages import JoinedMember, JoinGroup, JoinProtocol
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.value_class import value_class
 
 NO_TIMESTAMP: Final = -1
 
@@ -109,7 +109,7 @@ class PendingMember:
         self.expiry: Timer[TimerOwner] = Timer(self)
 
 
-@message
+@value_class
 class RebalanceCause:
     """Why a rebalance starts: trigger and culprit for the event, Kafka's wording for the log."""
 

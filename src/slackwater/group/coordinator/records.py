@@ -10,7 +10,7 @@ Invariants:
 
 from typing import NamedTuple
 
-from slackwater.group.message import message
+from slackwater.group.value_class import value_class
 
 
 class StoredMember(NamedTuple):
@@ -26,7 +26,7 @@ class StoredMember(NamedTuple):
     assignment: bytes
 
 
-@message
+@value_class
 class StoredGroup:
     """A stored generation: Stable with members, Empty without."""
 
@@ -38,7 +38,7 @@ class StoredGroup:
     members: tuple[StoredMember, ...]
 
 
-@message
+@value_class
 class GroupMetadata:
     """A group's generation; a tombstone when the group was deleted."""
 

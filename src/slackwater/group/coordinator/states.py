@@ -19,7 +19,7 @@ from typing import Final
 
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
-from slackwater.group.message import message
+from slackwater.group.value_class import value_class
 
 EMPTY: Final = GroupState.EMPTY
 INITIAL: Final = GroupState.INITIAL_REBALANCE
@@ -95,7 +95,7 @@ class GroupAction(Enum):
     UNREACHABLE = "—"
 
 
-@message
+@value_class
 class Transition:
     """The action of a state for an input, and the states that may follow (none: the state stays)."""
 

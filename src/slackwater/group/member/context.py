@@ -38,7 +38,6 @@ from slackwater.group.member.heartbeat_timers import HeartbeatTimers, backoff_ms
 from slackwater.group.member.metrics import MemberMetrics
 from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, MemberInput, MemberState
 from slackwater.group.member.subscription import SubscriptionState, SubscriptionType
-from slackwater.group.message import message
 from slackwater.group.messages import (
     NO_GENERATION,
     NO_MEMBER,
@@ -47,6 +46,7 @@ from slackwater.group.messages import (
     LeaveGroup,
     LeavingMember,
 )
+from slackwater.group.value_class import value_class
 
 MAX_REASON_CHARS: Final = 255
 LEAVING: Final = "consumer pro-actively leaving the group"
@@ -79,7 +79,7 @@ class MemberGeneration(NamedTuple):
 NO_MEMBERSHIP: Final = MemberGeneration()
 
 
-@message
+@value_class
 class PendingRequest:
     """A request in flight."""
 

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from slackwater.group.errors import SlackwaterError
 from slackwater.group.events import PublishEvent
-from slackwater.group.message import message
 from slackwater.group.messages import (
     MAX_INT,
     FindCoordinator,
@@ -36,6 +35,7 @@ from slackwater.group.messages import (
 )
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.value_class import value_class
 
 MemberRequest = FindCoordinator | JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 MemberResponse = (
@@ -73,7 +73,7 @@ class Callback(Enum):
     LOST = "onPartitionsLost"
 
 
-@message
+@value_class
 class Send:
     """Send a request: to the coordinator (`GroupMember.coordinator`), or to any broker."""
 
@@ -83,14 +83,14 @@ class Send:
     to_coordinator: bool = True
 
 
-@message
+@value_class
 class Disconnect:
     """Close the connection to this node: it is not, or no longer, the coordinator."""
 
     node: CoordinatorNode
 
 
-@message
+@value_class
 class NotifyListener:
     """Call the rebalance listener, then call `on_listener_done`."""
 
@@ -98,21 +98,21 @@ class NotifyListener:
     partitions: tuple[TopicPartition, ...]
 
 
-@message
+@value_class
 class RefreshMetadata:
     """Fetch metadata of these topics (None: all topics) and pass it to `on_metadata`."""
 
     topics: tuple[str, ...] | None = None
 
 
-@message
+@value_class
 class Raise:
     """Raise this error from the application's poll(). A background member stops here."""
 
     error: SlackwaterError
 
 
-@message
+@value_class
 class CommitDone:
     """A commit completed; None means that every offset is stored."""
 
@@ -120,7 +120,7 @@ class CommitDone:
     error: SlackwaterError | None = None
 
 
-@message
+@value_class
 class OffsetsFetched:
     """The group's committed offsets, None for a partition without one; or the error."""
 

@@ -18,14 +18,14 @@ from slackwater.group.assignors.consumer_protocol import (
 )
 from slackwater.group.errors import PeerError
 from slackwater.group.member.errors import AssignorFailed
-from slackwater.group.message import message
 from slackwater.group.messages import JoinedMember
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.value_class import value_class
 
 Racks = tuple[frozenset[str], ...] | None
 
 
-@message
+@value_class
 class MetadataSnapshot:
     """The cluster metadata that an assignment was computed from."""
 

@@ -6,14 +6,14 @@ Invariants:
   `on_markers_written`.
 """
 
-from slackwater.group.message import message
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.transactions.messages import TransactionResponse
 from slackwater.group.transactions.records import TransactionRecord
 from slackwater.group.transactions.states import TransactionInput, TransactionState
+from slackwater.group.value_class import value_class
 
 
-@message
+@value_class
 class AppendTransactionRecords:
     """Append these records, all or none, to a partition of the topic of transactions."""
 
@@ -22,7 +22,7 @@ class AppendTransactionRecords:
     records: tuple[TransactionRecord, ...]
 
 
-@message
+@value_class
 class SendTransactionResponse:
     """Send a response; `reply_to` is the opaque handle that the shell passed with the request."""
 
@@ -30,7 +30,7 @@ class SendTransactionResponse:
     response: TransactionResponse
 
 
-@message
+@value_class
 class WriteMarkers:
     """Write the end of a transaction to each of these partitions: an `EndTransactionMarker` in a control batch."""
 
@@ -44,7 +44,7 @@ class WriteMarkers:
     partitions: tuple[TopicPartition, ...]
 
 
-@message
+@value_class
 class TransactionEvent:
     """A transactional id has changed its state."""
 

@@ -7,13 +7,13 @@ Invariants:
 from collections.abc import Callable
 
 from slackwater.group.errors import Error
-from slackwater.group.message import message
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.transactions.records import NO_EPOCH, NO_PRODUCER_ID, NO_TIME
 from slackwater.group.transactions.states import TransactionState
+from slackwater.group.value_class import value_class
 
 
-@message
+@value_class
 class InitProducerId:
     """Get a producer id and epoch, and fence older producers with the same transactional id."""
 
@@ -23,7 +23,7 @@ class InitProducerId:
     producer_epoch: int = NO_EPOCH
 
 
-@message
+@value_class
 class InitProducerIdResponse:
     """The producer id and epoch to use."""
 
@@ -32,7 +32,7 @@ class InitProducerIdResponse:
     producer_epoch: int = NO_EPOCH
 
 
-@message
+@value_class
 class AddPartitions:
     """Add partitions to the transaction; the first ones begin it."""
 
@@ -43,14 +43,14 @@ class AddPartitions:
     client_version: int = 0
 
 
-@message
+@value_class
 class AddPartitionsResponse:
     """One result for all partitions."""
 
     error: Error
 
 
-@message
+@value_class
 class VerifyPartitions:
     """Ask whether partitions belong to the transaction."""
 
@@ -60,14 +60,14 @@ class VerifyPartitions:
     partitions: frozenset[TopicPartition]
 
 
-@message
+@value_class
 class VerifyPartitionsResponse:
     """NONE for a partition that belongs to the transaction."""
 
     errors: dict[TopicPartition, Error]
 
 
-@message
+@value_class
 class EndTransaction:
     """Commit or abort the transaction; `bumps_epoch`: the next transaction has the next epoch (EndTxn v5+)."""
 
@@ -78,7 +78,7 @@ class EndTransaction:
     bumps_epoch: bool = False
 
 
-@message
+@value_class
 class EndTransactionResponse:
     """The result, and with `bumps_epoch` the producer id and epoch of the next transaction."""
 
@@ -87,14 +87,14 @@ class EndTransactionResponse:
     producer_epoch: int = NO_EPOCH
 
 
-@message
+@value_class
 class DescribeTransactions:
     """Describe the transactions of these ids."""
 
     transactional_ids: tuple[str, ...]
 
 
-@message
+@value_class
 class DescribedTransaction:
     """A transactional id's transaction, or an error."""
 
@@ -108,14 +108,14 @@ class DescribedTransaction:
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@message
+@value_class
 class DescribeTransactionsResponse:
     """One entry for each requested id."""
 
     transactions: tuple[DescribedTransaction, ...]
 
 
-@message
+@value_class
 class ListTransactions:
     """List the transactional ids that match every filter."""
 
@@ -125,7 +125,7 @@ class ListTransactions:
     matches_id: Callable[[str], bool] | None = None
 
 
-@message
+@value_class
 class ListedTransaction:
     """A transactional id, its producer and its state."""
 
@@ -134,7 +134,7 @@ class ListedTransaction:
     state: TransactionState
 
 
-@message
+@value_class
 class ListTransactionsResponse:
     """The matching ids."""
 

@@ -6,9 +6,9 @@ Invariants:
 - A record with `value=None` is a tombstone. The last record of an id wins.
 """
 
-from slackwater.group.message import message
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.group.transactions.states import TransactionState
+from slackwater.group.value_class import value_class
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -16,7 +16,7 @@ NO_TIME = -1
 MAX_EPOCH = 32_767  # of a marker; a producer gets at most one less, so that it can always be fenced (TX-26)
 
 
-@message
+@value_class
 class StoredTransaction:
     """A transactional id's producer and transaction."""
 
@@ -38,7 +38,7 @@ class StoredTransaction:
         return self.producer_epoch >= MAX_EPOCH - 1
 
 
-@message
+@value_class
 class TransactionRecord:
     """The state of a transactional id; a tombstone when the id expired."""
 

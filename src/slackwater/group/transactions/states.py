@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from slackwater.group.errors import Error
-from slackwater.group.message import message
+from slackwater.group.value_class import value_class
 
 
 class TransactionState(Enum):
@@ -91,7 +91,7 @@ class TransactionAction(Enum):
     UNREACHABLE = "—"
 
 
-@message
+@value_class
 class TransactionTransition:
     """The action of a state for an input, and the state that follows (None: the state stays)."""
 

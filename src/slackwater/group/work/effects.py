@@ -11,9 +11,9 @@ Invariants:
 
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from slackwater.group.message import message
 from slackwater.group.messages import OffsetToCommit
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.group.value_class import value_class
 
 
 class WorkRecord(Protocol):
@@ -34,7 +34,7 @@ class WorkRecord(Protocol):
 R = TypeVar("R", bound=WorkRecord)
 
 
-@message
+@value_class
 class StartTask(Generic[R]):
     """Start processing this record in a free worker; `attempt` counts from 1."""
 
@@ -43,7 +43,7 @@ class StartTask(Generic[R]):
     attempt: int
 
 
-@message
+@value_class
 class WriteDeadLetter(Generic[R]):
     """Write this record to the dead-letter topic: its attempts are exhausted."""
 
@@ -53,7 +53,7 @@ class WriteDeadLetter(Generic[R]):
     attempts: int
 
 
-@message
+@value_class
 class StopProcessing(Generic[R]):
     """Stop: this record's attempts are exhausted, and no further task starts."""
 
@@ -62,35 +62,35 @@ class StopProcessing(Generic[R]):
     attempts: int
 
 
-@message
+@value_class
 class AbandonTasks:
     """The results of these tasks no longer count. Cancel them if possible; report their end in any case."""
 
     task_ids: tuple[int, ...]
 
 
-@message
+@value_class
 class PausePartitions:
     """Pause fetching of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@message
+@value_class
 class ResumePartitions:
     """Resume fetching of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@message
+@value_class
 class CommitFinished:
     """Commit these offsets; call `on_commit_failed` if that fails."""
 
     offsets: tuple[OffsetToCommit, ...]
 
 
-@message
+@value_class
 class PartitionsDrained:
     """These partitions can be revoked after their final offsets are committed; the scheduler no longer owns them."""
 

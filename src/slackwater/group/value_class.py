@@ -1,9 +1,9 @@
 """The decorator for small immutable value classes of the core.
 
 Invariants:
-- The type checker treats a message as frozen: assigning to a field is an error.
+- The type checker treats an instance as frozen: assigning to a field is an error.
 - At run time it is a slotted dataclass without `frozen=True`, which makes construction three to four times slower; the
-  coordinator builds two messages per heartbeat.
+  coordinator builds two of them per heartbeat.
 - Equality and hash are by value.
 """
 
@@ -14,6 +14,6 @@ _T = TypeVar("_T")
 
 
 @dataclass_transform(eq_default=True, frozen_default=True)
-def message(cls: type[_T]) -> type[_T]:
+def value_class(cls: type[_T]) -> type[_T]:
     """Make `cls` a slotted dataclass that the type checker treats as frozen."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
