@@ -521,7 +521,7 @@ class CoordinatorHarness:
                 group.leader_id,
                 group.protocol_type,
                 group.protocol_name,
-                sorted(group.pending),
+                sorted(group.pending_members),
                 sorted((member.member_id, member.group_instance_id or "") for member in group.members.values()),
                 self.coordinator.waiting_for(group_id),
                 self.describe(group_id),

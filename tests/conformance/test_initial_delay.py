@@ -167,7 +167,7 @@ def test_kip_134_leaving_pending_id_does_not_end_delay() -> None:
     pending.leave()
 
     assert join_call.parked
-    assert (harness.state, dict(harness.group.pending)) == (IR, {})
+    assert (harness.state, dict(harness.group.pending_members)) == (IR, {})
 
 
 @pytest.mark.proves("JG-37", "JG-11")
@@ -178,7 +178,7 @@ def test_kip_134_delay_does_not_wait_for_pending_id(harness: CoordinatorHarness)
     harness.advance_ms(DELAY_MS)
 
     assert join_call.response.error is Error.NONE
-    assert set(harness.group.pending) == {pending.id}
+    assert set(harness.group.pending_members) == {pending.id}
 
 
 @pytest.mark.proves("LG-09")

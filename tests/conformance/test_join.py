@@ -161,7 +161,7 @@ def test_empty_group_rejects_join_without_protocols(
     before = harness.events.mark()
 
     assert b.send_join().response == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
-    assert (harness.state, dict(harness.group.pending)) == (E, {})
+    assert (harness.state, dict(harness.group.pending_members)) == (E, {})
     (event,) = harness.events.since(before)
     assert (event.kind, event.detail) == (EventKind.JOIN_REFUSED, JoinRejected("INCONSISTENT_GROUP_PROTOCOL"))
 
@@ -203,7 +203,7 @@ def test_inconsistent_pending_member_stays_pending(harness: CoordinatorHarness) 
     b.protocols = join_protocols("sticky")
 
     assert b.send_join().response == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL, member_id=b.id)
-    assert (harness.state, set(harness.group.pending)) == (S, {b.id})
+    assert (harness.state, set(harness.group.pending_members)) == (S, {b.id})
 
 
 @pytest.mark.proves("JG-06")
@@ -226,7 +226,7 @@ def test_old_client_joins_without_pending_id(harness: CoordinatorHarness) -> Non
 
     assert join_call.parked
     assert harness.member_ids == {"a-uuid-1"}
-    assert dict(harness.group.pending) == {}
+    assert dict(harness.group.pending_members) == {}
     harness.end_initial_delay()
     assert join_call.response == JoinGroupResponse(
         Error.NONE,
@@ -654,7 +654,7 @@ def test_pending_member_of_full_group_is_removed() -> None:
     harness.sync(a)
 
     assert b.send_join().response == JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED)
-    assert (harness.state, dict(harness.group.pending), harness.member_ids) == (S, {}, {a.id})
+    assert (harness.state, dict(harness.group.pending_members), harness.member_ids) == (S, {}, {a.id})
 
 
 @pytest.mark.proves("JG-38")

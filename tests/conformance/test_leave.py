@@ -112,7 +112,7 @@ def test_batch_leave_with_errors_starts_one_rebalance(harness: CoordinatorHarnes
             LeftMember(d.id, None, Error.NONE),
         ),
     )
-    assert (harness.state, harness.member_ids, dict(harness.group.pending)) == (PR, {b.id}, {})
+    assert (harness.state, harness.member_ids, dict(harness.group.pending_members)) == (PR, {b.id}, {})
     assert len(harness.rebalances(before)) == 1
     assert [event.member for event in harness.events.since(before, EventKind.MEMBER_LEFT)] == [a.id, c.id, d.id]
 

@@ -387,7 +387,7 @@ def test_pending_members_are_lost_on_failover(harness: CoordinatorHarness) -> No
     b.send_join()
     harness.restart()
 
-    assert dict(harness.group.pending) == {}
+    assert dict(harness.group.pending_members) == {}
     assert b.send_join().response == JoinGroupResponse(Error.UNKNOWN_MEMBER_ID, member_id=b.id)
 
 

@@ -33,7 +33,7 @@ def test_join_without_id_gets_an_id(harness: CoordinatorHarness) -> None:
 
     assert response == JoinGroupResponse(Error.MEMBER_ID_REQUIRED, member_id=c.id)
     assert c.id.startswith("c-uuid-")
-    assert (harness.state, harness.generation, set(harness.group.pending)) == (S, 1, {c.id})
+    assert (harness.state, harness.generation, set(harness.group.pending_members)) == (S, 1, {c.id})
     assert c.id not in harness.member_ids
     assert a.heartbeat() is Error.NONE
     (issued,) = harness.events.since(before)
@@ -47,11 +47,11 @@ def test_pending_member_expires_after_session_timeout(harness: CoordinatorHarnes
     b = harness.member("b", session_timeout_ms=7_000)
     b.send_join()
     harness.advance_ms(6_999)
-    assert set(harness.group.pending) == {b.id}
+    assert set(harness.group.pending_members) == {b.id}
     before = harness.events.mark()
     harness.advance_ms(1)
 
-    assert dict(harness.group.pending) == {}
+    assert dict(harness.group.pending_members) == {}
     assert harness.state is S
     (expired,) = harness.events.since(before)
     assert (expired.kind, expired.member) == (EventKind.PENDING_MEMBER_EXPIRED, b.id)
@@ -69,7 +69,7 @@ def test_pending_member_joins_and_starts_rebalance(harness: CoordinatorHarness) 
     join_call = b.send_join()
 
     assert join_call.parked
-    assert (harness.state, dict(harness.group.pending)) == (PR, {})
+    assert (harness.state, dict(harness.group.pending_members)) == (PR, {})
     assert b.id in harness.member_ids
     assert harness.rebalances(before) == [(Trigger.MEMBER_JOIN, b.id)]
 
@@ -127,7 +127,7 @@ def test_join_phase_timer_ends_wait_for_pending_member(harness: CoordinatorHarne
     harness.advance_ms(8_000)
 
     assert join_call.response.error is Error.NONE
-    assert (harness.state, set(harness.group.pending)) == (CR, {pending.id})
+    assert (harness.state, set(harness.group.pending_members)) == (CR, {pending.id})
 
 
 @pytest.mark.proves("JG-12")
@@ -137,7 +137,7 @@ def test_pending_ids_do_not_count_towards_size_limit() -> None:
     errors = [harness.member(f"m{number}").send_join().response.error for number in range(5)]
 
     assert errors == [Error.MEMBER_ID_REQUIRED] * 5
-    assert len(harness.group.pending) == 5
+    assert len(harness.group.pending_members) == 5
 
 
 @pytest.mark.proves("JG-13")
@@ -147,7 +147,7 @@ def test_static_member_needs_no_pending_id(harness: CoordinatorHarness) -> None:
 
     assert join_call.parked
     assert harness.member_ids == {"desk-1-uuid-1"}
-    assert dict(harness.group.pending) == {}
+    assert dict(harness.group.pending_members) == {}
 
 
 @pytest.mark.proves("JG-14")
@@ -179,7 +179,7 @@ def test_pending_id_that_leaves_empty_group_is_removed(harness: CoordinatorHarne
     before = harness.events.mark()
 
     assert a.leave().response == LeaveGroupResponse(Error.NONE, (LeftMember(a.id, None, Error.NONE),))
-    assert (harness.state, harness.generation, dict(harness.group.pending)) == (E, 0, {})
+    assert (harness.state, harness.generation, dict(harness.group.pending_members)) == (E, 0, {})
     (left,) = harness.events.since(before)
     assert (left.kind, left.member) == (EventKind.MEMBER_LEFT, a.id)
     assert isinstance(left.detail, MemberLeft)
@@ -233,4 +233,4 @@ def test_pending_member_leaves_with_unknown_instance_id(harness: CoordinatorHarn
     leave_call = harness.send(LeaveGroup(GROUP, (LeavingMember(b.id, "desk-9"),)))
 
     assert leave_call.response == LeaveGroupResponse(Error.NONE, (LeftMember(b.id, "desk-9", Error.NONE),))
-    assert dict(harness.group.pending) == {}
+    assert dict(harness.group.pending_members) == {}

@@ -329,7 +329,7 @@ def test_last_leave_empties_group_with_pending_member(harness: CoordinatorHarnes
     a.leave()
 
     assert (harness.state, harness.generation) == (E, 2)
-    assert set(harness.group.pending) == {b.id}
+    assert set(harness.group.pending_members) == {b.id}
 
 
 @pytest.mark.proves("ST-11")

@@ -488,7 +488,7 @@ class Environment:
         for group_id, group in self.coordinator.groups.items():
             members = group.members
             assert all(member.member_id == member_id for member_id, member in members.items())
-            assert not set(members) & set(group.pending), "a member is also pending"
+            assert not set(members) & set(group.pending_members), "a member is also pending"
             instances = [
                 member.group_instance_id for member in members.values() if member.group_instance_id is not None
             ]

@@ -187,7 +187,7 @@ def repeated_commit_of_an_aborted_transaction_succeeds(patch: pytest.MonkeyPatch
 def prepared_transactions_accept_requests(patch: pytest.MonkeyPatch) -> None:
     """TX-31: the next transaction begins before the markers of the previous one are written."""
     add = TransactionTransition(TransactionAction.ADD_PARTITIONS, next_state=states.ONGOING)
-    patch.setattr(Transaction, "is_busy", property(lambda self: self.pending is not None))
+    patch.setattr(Transaction, "is_busy", property(lambda self: self.pending_state is not None))
     for state in PREPARED:
         _set(patch, TransactionInput.ADD, state, add)
         patch.setitem(states.NEXT_STATES, state, states.NEXT_STATES[state] | {states.ONGOING})

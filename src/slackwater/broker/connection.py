@@ -36,7 +36,7 @@ MAX_SOFTWARE_NAME: Final = 100  # characters; the rest of a longer name is not s
 # A smaller request has too few elements to take long.
 MIN_LARGE_BYTES: Final = 1_000
 PIPELINED: Final = frozenset(api.key.to_bytes(2, "big") for api in (HEARTBEAT, OFFSET_COMMIT, PRODUCE))
-_RENEWAL: Final = frozenset(api.key.to_bytes(2, "big") for api in (SASL_HANDSHAKE, SASL_AUTHENTICATE))
+_REAUTHENTICATION_APIS: Final = frozenset(api.key.to_bytes(2, "big") for api in (SASL_HANDSHAKE, SASL_AUTHENTICATE))
 _PRODUCE: Final = PRODUCE.key.to_bytes(2, "big")
 
 
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
             api = bytes(frame[:2])
             if self._without_response and (api != self._last_api or api not in PIPELINED):
                 break
-            if self.last_received_at > self.session_ends_at and api not in _RENEWAL:
+            if self.last_received_at > self.session_ends_at and api not in _REAUTHENTICATION_APIS:
                 self._handler.session_expired(self)
                 self.close()
                 return

@@ -46,8 +46,8 @@ from slackwater.wire.errors import WireError
 from slackwater.wire.schema import Request
 
 if TYPE_CHECKING:
-    from slackwater.broker.authentication.pending import PendingConnection
     from slackwater.broker.authentication.tls_listener import TlsListener
+    from slackwater.broker.authentication.unauthenticated import UnauthenticatedConnection
 
 log = get_logger("slackwater.broker")
 BACKLOG: Final = 4096
@@ -74,7 +74,7 @@ class Server:
         self._group_clock = group_clock or AnchoredClock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slackwater-disk")
         self._connections: set[Connection] = set()
-        self._pending: set[PendingConnection] = set()  # not authenticated yet
+        self._unauthenticated: set[UnauthenticatedConnection] = set()  # not authenticated yet
         self._by_host: Counter[str] = Counter()  # connections, also pending ones
         self._to_send: list[Connection] = []  # connections with responses to send at the end of the iteration
         self._is_end_scheduled = False
@@ -133,9 +133,9 @@ class Server:
         return [connection.principal for connection in self._connections]
 
     @property
-    def pending_connections(self) -> int:
+    def unauthenticated_connections(self) -> int:
         """The number of connections that are not authenticated yet."""
-        return len(self._pending)
+        return len(self._unauthenticated)
 
     async def start(self, host: str, port: int) -> None:
         """Listen for clients on one address, without security."""
@@ -162,15 +162,15 @@ class Server:
             return await self._loop.create_server(partial(Connection, self, endpoint.name), host, port, backlog=BACKLOG)
         # Imported only where it is needed, because importing it makes the start slower.
         from slackwater.broker.authentication.listener import ListenerSecurity
-        from slackwater.broker.authentication.pending import PendingConnection
         from slackwater.broker.authentication.tls_listener import TlsListener
+        from slackwater.broker.authentication.unauthenticated import UnauthenticatedConnection
 
         security = ListenerSecurity(
             endpoint, self.settings, self.broker.credentials, apis=self.broker.apis, wall_ms=self._clock.now_ms
         )
         if not endpoint.protocol.has_tls:
             return await self._loop.create_server(
-                partial(PendingConnection, self, security), host, port, backlog=BACKLOG
+                partial(UnauthenticatedConnection, self, security), host, port, backlog=BACKLOG
             )
         listener = TlsListener(self, security)
         await listener.open(BACKLOG)
@@ -189,8 +189,8 @@ class Server:
         self.broker.slices.stop()
         if clean:
             self._end_iteration()
-            for pending in list(self._pending):
-                pending.abort()
+            for unauthenticated in list(self._unauthenticated):
+                unauthenticated.abort()
             for connection in list(self._connections):
                 connection.close()
             await self._wait_until_closed()
@@ -213,8 +213,8 @@ class Server:
 
     def abort_connections(self) -> None:
         """Close every connection now; unsent responses are lost."""
-        for pending in list(self._pending):
-            pending.abort()
+        for unauthenticated in list(self._unauthenticated):
+            unauthenticated.abort()
         for connection in list(self._connections):
             connection.abort()
 
@@ -232,19 +232,19 @@ class Server:
         self._release(connection.host)
         self.broker.connection_closed(connection)
 
-    def pending_opened(self, connection: "PendingConnection") -> bool:
+    def unauthenticated_opened(self, connection: "UnauthenticatedConnection") -> bool:
         """Register a connection that is not authenticated yet; False if there are too many."""
-        self._pending.add(connection)
+        self._unauthenticated.add(connection)
         return self._admit(connection.host)
 
-    def pending_closed(self, connection: "PendingConnection") -> None:
+    def unauthenticated_closed(self, connection: "UnauthenticatedConnection") -> None:
         """Remove a connection that is closed or authenticated."""
-        self._pending.discard(connection)
+        self._unauthenticated.discard(connection)
         self._release(connection.host)
 
     def _admit(self, host: str) -> bool:
         self._by_host[host] += 1
-        is_full = len(self._connections) + len(self._pending) > self.settings.number("max.connections")
+        is_full = len(self._connections) + len(self._unauthenticated) > self.settings.number("max.connections")
         if is_full or self._by_host[host] > self._max_of_host(host) or self._is_stopping:
             self.broker.metrics.connections_refused += 1
             return False
@@ -261,15 +261,15 @@ class Server:
         limit = self._host_limits.get(host.removeprefix("/"))
         return self.settings.number("max.connections.per.ip") if limit is None else limit
 
-    def authentication_failed(self, connection: "PendingConnection", reason: str) -> None:
+    def authentication_failed(self, connection: "UnauthenticatedConnection", reason: str) -> None:
         """Count and log a failed authentication."""
         self.broker.authentication_failed(connection.host, reason)
 
     def session_expired(self, connection: Connection) -> None:
         """Count and log a client that has not authenticated again in time."""
-        renewal = connection.authentication
-        is_renewed = renewal is not None and renewal.is_in_progress
-        reason = "a request during a" if is_renewed else "the session has ended without a"
+        authentication = connection.authentication
+        is_reauthenticating = authentication is not None and authentication.is_in_progress
+        reason = "a request during a" if is_reauthenticating else "the session has ended without a"
         self.broker.authentication_failed(connection.host, f"{reason} re-authentication")
 
     def handle(self, context: RequestContext, request: Request) -> None:

@@ -321,7 +321,7 @@ def test_half_a_frame_is_closed_at_the_deadline(tmp_path: Path, data: bytes) -> 
         client = await connect(server, SASL)
         client.send_bytes(data)
         assert await client.is_closed()
-        assert server.pending_connections == 0
+        assert server.unauthenticated_connections == 0
 
     run(tmp_path, scenario, connection_authentication_timeout_ms="50")
 
@@ -335,7 +335,7 @@ def test_half_open_authentications_do_not_delay_others(tmp_path: Path) -> None:
             client = await connect(server, SASL)
             await plain(client)
             assert await is_served(client)
-        assert server.pending_connections == HALF_OPEN
+        assert server.unauthenticated_connections == HALF_OPEN
 
     run(tmp_path, scenario)
 
@@ -385,7 +385,7 @@ def test_client_authenticates_again_before_its_session_ends(tmp_path: Path) -> N
     run(tmp_path, scenario, connections_max_reauth_ms="60000")
 
 
-def test_another_principal_is_refused_in_a_renewal(tmp_path: Path) -> None:
+def test_another_principal_is_refused_in_a_reauthentication(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         client = await connect(server, SASL)
         await plain(client)
@@ -399,7 +399,7 @@ def test_another_principal_is_refused_in_a_renewal(tmp_path: Path) -> None:
     run(tmp_path, scenario, connections_max_reauth_ms="60000")
 
 
-def test_another_mechanism_is_refused_in_a_renewal(tmp_path: Path) -> None:
+def test_another_mechanism_is_refused_in_a_reauthentication(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         add_scram_user(server, "alice", "secret")
         client = await connect(server, SASL)
@@ -412,7 +412,7 @@ def test_another_mechanism_is_refused_in_a_renewal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_other_request_during_a_renewal_is_closed(tmp_path: Path, steps: int) -> None:
+def test_other_request_during_a_reauthentication_is_closed(tmp_path: Path, steps: int) -> None:
     async def scenario(server: Server) -> None:
         add_scram_user(server, "alice", "secret")
         client = await connect(server, SASL)
@@ -426,7 +426,7 @@ def test_other_request_during_a_renewal_is_closed(tmp_path: Path, steps: int) ->
     run(tmp_path, scenario, connections_max_reauth_ms="60000")
 
 
-def test_second_handshake_of_a_renewal_is_refused(tmp_path: Path) -> None:
+def test_second_handshake_of_a_reauthentication_is_refused(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         client = await connect(server, SASL)
         await plain(client)

@@ -170,7 +170,7 @@ def test_connection_without_a_free_descriptor_is_closed(tmp_path: Path, monkeypa
             patch.setattr(socket.socket, "dup", fail)
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 await connect(server, SSL, client_context(authority))
-        assert server.pending_connections == 0
+        assert server.unauthenticated_connections == 0
         assert await is_served(await connect(server, SSL, client_context(authority)))
 
     with_secured_server(tmp_path, SSL, scenario, **settings)
@@ -284,7 +284,7 @@ def test_half_open_handshakes_do_not_delay_others(tmp_path: Path) -> None:
                 client.sendall(b"\x16\x03\x01\x02\x00\x01\x00")  # the first bytes of a ClientHello
             async with asyncio.timeout(DEADLINE_S):
                 assert await is_served(await connect(server, SSL, client_context(authority)))
-                while server.pending_connections < HALF_OPEN:
+                while server.unauthenticated_connections < HALF_OPEN:
                     await asyncio.sleep(0.01)
         finally:
             for client in half_open:
@@ -301,7 +301,7 @@ def test_half_open_handshake_is_closed_at_the_deadline(tmp_path: Path) -> None:
         client.send_bytes(b"\x16\x03\x01")
         async with asyncio.timeout(DEADLINE_S):
             assert await client.is_gone()
-            while server.pending_connections:
+            while server.unauthenticated_connections:
                 await asyncio.sleep(0.01)
 
     del authority
@@ -318,7 +318,7 @@ def test_half_open_handshakes_count_for_the_limit_per_address(tmp_path: Path) ->
         first.close()
         second.close()
         async with asyncio.timeout(DEADLINE_S):
-            while server.pending_connections:
+            while server.unauthenticated_connections:
                 await asyncio.sleep(0.01)
         assert await is_served(await connect(server, SSL, client_context(authority)))
 

@@ -48,7 +48,7 @@ def test_stop_closes_clients_that_do_not_answer(protocol: str, clean: bool) -> N
         ):
 
             def connections() -> int:
-                return broker.call(lambda server: server.connections + server.pending_connections)
+                return broker.call(lambda server: server.connections + server.unauthenticated_connections)
 
             wait_until(lambda: connections() == 2, connections, DEADLINE_S)
             if clean:

@@ -1,7 +1,7 @@
 """SASL on one connection, without I/O: SaslHandshake, then SaslAuthenticate until it is complete or has failed.
 
-Error codes and messages are those of Kafka 4.3. A session with an end is renewed by the same two requests (KIP-368);
-the handlers of both call `handshake` and `authenticate` for it.
+Error codes and messages are those of Kafka 4.3. Before the end of its session, a client authenticates again with
+the same two requests (KIP-368); the handlers of both call `handshake` and `authenticate` for it.
 """
 
 import math
@@ -24,7 +24,7 @@ from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHa
 from slackwater.wire.request_response import decode_request, encode_response
 from slackwater.wire.schema import Request, Response
 
-MIN_RENEWAL_INTERVAL_S: Final = 1.0
+MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
 _ALLOWED: Final = (API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key)
 
 
@@ -70,7 +70,7 @@ class SaslAuthentication:
         self._state = _State.VERSIONS_OR_HANDSHAKE
         self._name = ""  # of the selected mechanism
         self._mechanism: ServerMechanism | None = None
-        self._renewed_at = -math.inf
+        self._reauthenticated_at = -math.inf
         self._client_software = ""
         self.session: Session | None = None
         self.failure: str | None = None
@@ -82,7 +82,10 @@ class SaslAuthentication:
         return self._options.failure_delay_s
 
     def attach(self, connection: Connection) -> None:
-        """Give the session to its connection; during a renewal, other requests are as late as after its end."""
+        """Give the session to its connection.
+
+        During a re-authentication, other requests are rejected as if the session had expired.
+        """
         assert self.session is not None
         connection.principal = self.session.principal
         connection.session_ends_at = -math.inf if self.is_in_progress else self.session.ends_at
@@ -130,14 +133,14 @@ class SaslAuthentication:
                 self.failure = f"Unexpected Kafka request of type {request.API.name} during SASL handshake."
                 return None
 
-    def begin_renewal(self) -> bool:
-        """Whether the client may authenticate again now, which it then begins with its next handshake."""
+    def try_start_reauthentication(self) -> bool:
+        """Start a re-authentication with the client's handshake; False if it may not authenticate again now."""
         if self.session is None or self.session.ends_at == math.inf:
             return False
         now = monotonic()
-        if now - self._renewed_at < MIN_RENEWAL_INTERVAL_S:
+        if now - self._reauthenticated_at < MIN_REAUTHENTICATION_INTERVAL_S:
             return False
-        self._renewed_at = now
+        self._reauthenticated_at = now
         return True
 
     @property
@@ -158,7 +161,7 @@ class SaslAuthentication:
         return SaslHandshakeResponse(mechanisms=names)
 
     def authenticate(self, message: bytes) -> SaslAuthenticateResponse | None:
-        """Make one step of the mechanism; no response to a renewal with another mechanism, as in Kafka."""
+        """Make one step of the mechanism; no response to a re-authentication with another mechanism, as in Kafka."""
         mechanism = self._mechanism
         assert mechanism is not None
         if self.session is not None and self.session.mechanism != self._name:

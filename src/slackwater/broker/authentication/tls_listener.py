@@ -10,7 +10,7 @@ import socket
 from typing import Final
 
 from slackwater.broker.authentication.listener import ListenerSecurity
-from slackwater.broker.authentication.pending import PendingConnection, PendingHandler
+from slackwater.broker.authentication.unauthenticated import UnauthenticatedConnection, UnauthenticatedConnectionHandler
 from slackwater.escaping import get_logger
 
 log = get_logger("slackwater.broker")
@@ -21,7 +21,7 @@ RETRY_S: Final = 1.0
 class TlsListener:
     """Accepts the connections of one listener with TLS."""
 
-    def __init__(self, handler: PendingHandler, security: ListenerSecurity) -> None:
+    def __init__(self, handler: UnauthenticatedConnectionHandler, security: ListenerSecurity) -> None:
         self._handler = handler
         self._security = security
         self._loop = asyncio.get_running_loop()
@@ -70,8 +70,8 @@ class TlsListener:
                 continue  # the client is gone already
             accepted.setblocking(False)
             assert self._security.tls is not None
-            pending = PendingConnection(self._handler, self._security, f"/{peer[0]}")
-            pending.accept_tls(accepted, self._security.tls.context())
+            unauthenticated = UnauthenticatedConnection(self._handler, self._security, f"/{peer[0]}")
+            unauthenticated.accept_tls(accepted, self._security.tls.context())
 
     def _resume(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:

@@ -3,8 +3,8 @@
 v1  session lifetime
 v2  flexible
 
-The first authentication of a connection does not come here (`broker.authentication.pending`). Without a SaslHandshake
-before it: ILLEGAL_SASL_STATE, as in Kafka. A re-authentication keeps principal and mechanism.
+The first authentication of a connection does not come here (`broker.authentication.unauthenticated`). Without a
+SaslHandshake before it: ILLEGAL_SASL_STATE, as in Kafka. A re-authentication keeps principal and mechanism.
 """
 
 from slackwater.broker.broker import Broker

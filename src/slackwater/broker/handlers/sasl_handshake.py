@@ -1,6 +1,6 @@
 """SaslHandshake, v0 to v1: the start of a re-authentication (KIP-368).
 
-The first authentication of a connection does not come here (`broker.authentication.pending`). As in Kafka:
+The first authentication of a connection does not come here (`broker.authentication.unauthenticated`). As in Kafka:
 ILLEGAL_SASL_STATE on a listener without SASL, and if the session has no end; no response to an unknown mechanism. It
 needs v1. Until the re-authentication is complete, any other request closes the connection.
 """
@@ -19,7 +19,7 @@ def handle(broker: Broker, context: RequestContext, request: SaslHandshakeReques
         response = error_response(request, context.version, Error.ILLEGAL_SASL_STATE)
         broker.fail_authentication(context, response, "a second SaslHandshake", authentication.failure_delay_s)
         return
-    if authentication is None or context.version == 0 or not authentication.begin_renewal():
+    if authentication is None or context.version == 0 or not authentication.try_start_reauthentication():
         context.respond(error_response(request, context.version, Error.ILLEGAL_SASL_STATE))
         return
     response = authentication.handshake(request, context.version)

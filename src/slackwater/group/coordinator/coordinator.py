@@ -283,7 +283,7 @@ def _unload_group(collector: EffectCollector, group: ClassicGroup) -> None:
         if group.state is not STABLE and group.members:
             failed = RebalanceFailed(Error.NOT_COORDINATOR.name, collector.now_ms - ongoing.started_ms)
             collector.emit(group, EventKind.REBALANCE_FAILED, failed, trigger=ongoing.cause.trigger)
-    for pending in group.pending.values():
+    for pending in group.pending_members.values():
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()

@@ -85,7 +85,7 @@ def delete_group(
 ) -> None:
     """Delete a group and its offsets; the group is Dead while the tombstones are being written."""
     before = group.transition_to(DEAD, collector.wall_ms)
-    for pending in group.pending.values():
+    for pending in group.pending_members.values():
         pending.expiry.cancel()
 
     def written(collector: EffectCollector, error: Error) -> None:

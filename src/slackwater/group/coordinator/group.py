@@ -213,12 +213,12 @@ class ClassicGroup:
         "generation_id",
         "group_id",
         "in_flight",
+        "last_pending_order",
         "leader_id",
         "members",
         "offsets",
         "offsets_partition",
-        "pending",
-        "pending_count",
+        "pending_members",
         "pending_offsets",
         "protocol_name",
         "protocol_type",
@@ -243,7 +243,7 @@ class ClassicGroup:
         self.leader_id: str | None = None
         self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
-        self.pending: dict[str, PendingMember] = {}
+        self.pending_members: dict[str, PendingMember] = {}
         self.unsynced: dict[str, None] = {}  # members of the new generation that have not synced yet (ST-07)
         self.supported: dict[str, int] = {}  # protocol name -> how many members offer it
         self.awaiting_join_count = 0
@@ -253,7 +253,7 @@ class ClassicGroup:
         self.stored: StoredGroup | None = None
         self.offsets: dict[TopicPartition, StoredOffset] = {}
         self.pending_offsets: dict[int, dict[TopicPartition, PendingOffset]] = {}  # by producer id
-        self.pending_count = 0  # of all pending offsets so far
+        self.last_pending_order = 0  # of all pending offsets so far, see `PendingOffset`
         self.in_flight: dict[int, tuple[CoordinatorRecord, ...]] = {}  # records being written, by write id
 
     # --- records -------------------------------------------------------------------------------------------------
@@ -279,9 +279,9 @@ class ClassicGroup:
         pending = self.pending_offsets.setdefault(producer_id, {})
         for record in records:
             if isinstance(record, CommittedOffset):
-                self.pending_count += 1
+                self.last_pending_order += 1
                 pending[TopicPartition(record.topic, record.partition)] = PendingOffset(
-                    self.pending_count, record.value
+                    self.last_pending_order, record.value
                 )
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
@@ -384,7 +384,7 @@ class ClassicGroup:
         group.protocol_type = self.protocol_type
         group.subscribed_topics = self.subscribed_topics
         group.stored, group.offsets, group.in_flight = self.stored, self.offsets, self.in_flight
-        group.pending_offsets, group.pending_count = self.pending_offsets, self.pending_count
+        group.pending_offsets, group.last_pending_order = self.pending_offsets, self.last_pending_order
         return group
 
     # --- state ----------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ class ClassicGroup:
     @property
     def is_simple(self) -> bool:
         """Whether the group only stores offsets (ST-13)."""
-        return self.protocol_type is None and self.state is EMPTY and not self.pending
+        return self.protocol_type is None and self.state is EMPTY and not self.pending_members
 
     @property
     def is_consumer(self) -> bool:
@@ -410,7 +410,7 @@ class ClassicGroup:
 
     def all_joined(self) -> bool:
         """Whether all members have joined and no member is pending (JG-11, JG-28)."""
-        return self.awaiting_join_count == len(self.members) and not self.pending
+        return self.awaiting_join_count == len(self.members) and not self.pending_members
 
     def rebalance_timeout_ms(self) -> int:
         """Return the longest rebalance timeout of the members (JG-26)."""
@@ -435,7 +435,7 @@ class ClassicGroup:
         self._insert(member)
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self.pending.pop(member.member_id, None)
+        self.pending_members.pop(member.member_id, None)
 
     def _insert(self, member: ClassicGroupMember) -> None:
         self.members[member.member_id] = member
@@ -572,5 +572,5 @@ class ClassicGroup:
         """Return the members that have not joined (join phase) or not synced (sync phase)."""
         if self.state.wire_name == GroupState.PREPARING_REBALANCE:
             absent = [member.member_id for member in self.members.values() if member.awaiting_join is None]
-            return (*absent, *self.pending)
+            return (*absent, *self.pending_members)
         return tuple(self.unsynced)

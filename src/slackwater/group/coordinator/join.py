@@ -103,7 +103,7 @@ def _drop_unwritten_group(collector: EffectCollector, group: ClassicGroup, error
     """Remove a new group whose first record could not be written; fail its waiting requests (JG-04)."""
     if group.rebalance is not None:
         group.rebalance.cancel()
-    for pending in group.pending.values():
+    for pending in group.pending_members.values():
         pending.expiry.cancel()
     for member in group.members.values():
         member.session.cancel()
@@ -146,7 +146,7 @@ def _reject_full(collector: EffectCollector, group: ClassicGroup, request: JoinG
     """Reject a join because the group is full; remove its id so that the join phase does not wait for it."""
     _emit_rejected(collector, group, request, Error.GROUP_MAX_SIZE_REACHED)
     collector.respond(reply_to, JoinGroupResponse(Error.GROUP_MAX_SIZE_REACHED))
-    if (pending := group.pending.pop(request.member_id, None)) is not None:
+    if (pending := group.pending_members.pop(request.member_id, None)) is not None:
         pending.expiry.cancel()
     if (member := group.members.get(request.member_id)) is not None:
         rebalance.remove_member(collector, member)
@@ -164,7 +164,7 @@ def _reject(
 
 
 def _emit_rejected(collector: EffectCollector, group: ClassicGroup, request: JoinGroup, error: Error) -> None:
-    known = group.members.get(request.member_id) or group.pending.get(request.member_id)
+    known = group.members.get(request.member_id) or group.pending_members.get(request.member_id)
     collector.emit(
         group,
         EventKind.JOIN_REFUSED,
@@ -205,7 +205,7 @@ def _first_join_input(request: JoinGroup) -> GroupInput:
 def _issue_id(collector: EffectCollector, group: ClassicGroup, request: JoinGroup) -> JoinGroupResponse:
     """Issue a member id, so that a lost response does not leave an unused member in the group (JG-08)."""
     pending = PendingMember(group, f"{request.client_id}-{request.uuid}", request)
-    group.pending[pending.member_id] = pending
+    group.pending_members[pending.member_id] = pending
     collector.state.timers.arm(pending.expiry, collector.now_ms + request.session_timeout_ms)
     collector.emit(group, EventKind.MEMBER_ID_ISSUED, MemberIdTimeout(request.session_timeout_ms), member=pending)
     return JoinGroupResponse(Error.MEMBER_ID_REQUIRED, member_id=pending.member_id)
@@ -214,7 +214,7 @@ def _issue_id(collector: EffectCollector, group: ClassicGroup, request: JoinGrou
 def pending_member_expired(collector: EffectCollector, pending: PendingMember) -> None:
     """Remove an issued id that was not used in time (JG-10); an initial delay may end with it (JG-37)."""
     group = pending.group
-    del group.pending[pending.member_id]
+    del group.pending_members[pending.member_id]
     collector.emit(group, EventKind.PENDING_MEMBER_EXPIRED, MemberIdTimeout(pending.session_timeout_ms), member=pending)
     if TRANSITIONS[GroupInput.PENDING_MEMBER_EXPIRED][group.state].action is GroupAction.TRY_COMPLETE_JOIN:
         rebalance.complete_if_joined(collector, group)
@@ -224,7 +224,7 @@ def _add_member(
     collector: EffectCollector, group: ClassicGroup, request: JoinGroup, member_id: str, reply_to: object
 ) -> None:
     """Add a new member and rebalance (JG-07, JG-09, JG-13)."""
-    if (pending := group.pending.get(member_id)) is not None:
+    if (pending := group.pending_members.get(member_id)) is not None:
         pending.expiry.cancel()
     member = ClassicGroupMember(
         group,
@@ -284,7 +284,7 @@ def _join_known(collector: EffectCollector, group: ClassicGroup, request: JoinGr
     if not group.supports(request.protocol_type, request.protocols):
         return _reject(collector, group, request, reply_to, Error.INCONSISTENT_GROUP_PROTOCOL)
     member_id = request.member_id
-    if member_id in group.pending:
+    if member_id in group.pending_members:
         if request.group_instance_id is not None:
             _emit_rejected(collector, group, request, Error.UNKNOWN_SERVER_ERROR)
             return collector.respond(reply_to, JoinGroupResponse(Error.UNKNOWN_SERVER_ERROR))  # JG-14

@@ -72,7 +72,7 @@ def _remove(
 ) -> ClassicGroupMember | PendingMember | Error:
     """Remove one leaving member; return the removed member or the error (LG-04 … LG-07)."""
     reason = leaver.reason or NO_REASON
-    if (pending := group.pending.pop(leaver.member_id, None)) is not None:
+    if (pending := group.pending_members.pop(leaver.member_id, None)) is not None:
         pending.expiry.cancel()
         detail = MemberLeft("itself", reason, pending=True)
         collector.emit(group, EventKind.MEMBER_LEFT, detail, member=pending, trigger=_leave_trigger(leaver))

@@ -48,7 +48,7 @@ class TransactionCollector:
         callback: WriteCallback,
     ) -> None:
         """Write the next state of an id; `callback` runs when the result is known."""
-        transaction.pending = value.state
+        transaction.pending_state = value.state
         record = TransactionRecord(transaction.transactional_id, value)
         self._append(self.state.partition_of(transaction.transactional_id), (record,), cause, callback)
 

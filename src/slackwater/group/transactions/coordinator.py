@@ -246,7 +246,7 @@ def _expire_ids(collector: TransactionCollector) -> None:
             and not transaction.is_busy
             and has_expired(transaction, state.config.transactional_id_expiration_ms, collector.wall_ms)
         ):
-            transaction.pending = transition.next_state
+            transaction.pending_state = transition.next_state
             expired.setdefault(state.partition_of(transaction.transactional_id), []).append(transaction)
     for partition, transactions in expired.items():
         for start in range(0, len(transactions), MAX_TOMBSTONES):

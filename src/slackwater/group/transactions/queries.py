@@ -26,7 +26,7 @@ def _describe(collector: TransactionCollector, transactional_id: str) -> Describ
     if (error := collector.state.unavailable_error(transactional_id)) is not Error.NONE:
         return DescribedTransaction(transactional_id, error)
     transaction = collector.state.transactions.get(transactional_id)
-    if transaction is None or transaction.pending is DEAD:
+    if transaction is None or transaction.pending_state is DEAD:
         return DescribedTransaction(transactional_id, Error.TRANSACTIONAL_ID_NOT_FOUND)
     stored = transaction.stored
     return DescribedTransaction(
@@ -57,7 +57,7 @@ def list_transactions(collector: TransactionCollector, request: ListTransactions
 
 def _matches(transaction: Transaction, request: ListTransactions, wall_ms: int) -> bool:
     return (
-        transaction.pending is not DEAD
+        transaction.pending_state is not DEAD
         and (request.states is None or transaction.state in request.states)
         and (request.producer_ids is None or transaction.stored.producer_id in request.producer_ids)
         and (request.longer_than_ms < 0 or duration_ms(transaction, wall_ms) > request.longer_than_ms)

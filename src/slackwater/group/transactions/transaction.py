@@ -2,7 +2,7 @@
 
 Invariants:
 - `stored` changes only in `apply`, when its record is written or loaded.
-- From the decision to write a record until its result, `pending` is the state that the record leads to.
+- From the decision to write a record until its result, `pending_state` is the state that the record leads to.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Transaction:
         "coordinator_epoch",
         "failed",
         "markers_id",
-        "pending",
+        "pending_state",
         "retry",
         "started_ms",
         "stored",
@@ -55,7 +55,7 @@ class Transaction:
         self.transactional_id = transactional_id
         self.stored = stored
         self.coordinator_epoch = coordinator_epoch
-        self.pending: TransactionState | None = None
+        self.pending_state: TransactionState | None = None
         self.started_ms = 0  # of the ongoing transaction, in the time of the timers
         self.unwritten: frozenset[TopicPartition] = frozenset()  # partitions without a marker
         self.failed: Mapping[TopicPartition, Error] = {}  # errors of the last attempt to write markers
@@ -71,13 +71,13 @@ class Transaction:
     @property
     def is_busy(self) -> bool:
         """Whether a record is being written, or the markers of a prepared transaction."""
-        return self.pending is not None or self.stored.state in PREPARED
+        return self.pending_state is not None or self.stored.state in PREPARED
 
     def apply(self, value: StoredTransaction) -> None:
         """Change the state to what is written."""
         assert value.state in NEXT_STATES[self.stored.state], f"{self.stored.state} -> {value.state}"
         self.stored = value
-        self.pending = None
+        self.pending_state = None
         self.attempts = 0
         self.failed = {}
         self.unwritten = value.partitions if value.state in PREPARED else frozenset()

@@ -22,7 +22,7 @@ def complete_write(collector: TransactionCollector, write_id: int, error: Error)
         if transaction is None:
             continue
         if error is not Error.NONE:
-            transaction.pending = None
+            transaction.pending_state = None
         elif record.value is not None:
             _apply(collector, transaction, record.value, write.cause)
     write.callback(collector, error)

@@ -30,26 +30,26 @@ MAX_ALERT_S: Final = 1.0
 _DISCARDED_BYTES: Final = 65_536
 
 
-class PendingHandler(ConnectionHandler, Protocol):
-    """The server as a pending connection uses it."""
+class UnauthenticatedConnectionHandler(ConnectionHandler, Protocol):
+    """The server as an unauthenticated connection uses it."""
 
-    def pending_opened(self, connection: "PendingConnection") -> bool:
+    def unauthenticated_opened(self, connection: "UnauthenticatedConnection") -> bool:
         """Register a new connection; False rejects it."""
         ...
 
-    def pending_closed(self, connection: "PendingConnection") -> None:
+    def unauthenticated_closed(self, connection: "UnauthenticatedConnection") -> None:
         """Remove a connection that is closed or has become a `Connection`."""
         ...
 
-    def authentication_failed(self, connection: "PendingConnection", reason: str) -> None:
+    def authentication_failed(self, connection: "UnauthenticatedConnection", reason: str) -> None:
         """Count and log a failed authentication."""
         ...
 
 
-class PendingConnection(asyncio.Protocol):
+class UnauthenticatedConnection(asyncio.Protocol):
     """The server side of one socket until its client is authenticated."""
 
-    def __init__(self, handler: PendingHandler, security: ListenerSecurity, host: str = "") -> None:
+    def __init__(self, handler: UnauthenticatedConnectionHandler, security: ListenerSecurity, host: str = "") -> None:
         self._handler = handler
         self._security = security
         self._loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ class PendingConnection(asyncio.Protocol):
     def _register(self) -> bool:
         """Register the connection; False if it is refused."""
         self._is_open = True
-        if not self._handler.pending_opened(self):
+        if not self._handler.unauthenticated_opened(self):
             self._unregister()
             return False
         self._deadline = self._loop.call_later(self._security.timeout_s, self._on_deadline)
@@ -217,7 +217,7 @@ class PendingConnection(asyncio.Protocol):
             self._is_open = False
             if self._deadline is not None:
                 self._deadline.cancel()
-            self._handler.pending_closed(self)
+            self._handler.unauthenticated_closed(self)
 
 
 def _tls_reason(error: BaseException) -> str:
