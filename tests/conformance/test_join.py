@@ -7,7 +7,7 @@ from slackwater.group.errors import Error
 from slackwater.group.events import (
     EventKind,
     GroupState,
-    JoinRejected,
+    JoinRefused,
     MemberJoined,
     MemberTimedOut,
     RebalanceStarted,
@@ -163,7 +163,7 @@ def test_empty_group_rejects_join_without_protocols(
     assert b.send_join().response == JoinGroupResponse(Error.INCONSISTENT_GROUP_PROTOCOL)
     assert (harness.state, dict(harness.group.pending_members)) == (E, {})
     (event,) = harness.events.since(before)
-    assert (event.kind, event.detail) == (EventKind.JOIN_REFUSED, JoinRejected("INCONSISTENT_GROUP_PROTOCOL"))
+    assert (event.kind, event.detail) == (EventKind.JOIN_REFUSED, JoinRefused("INCONSISTENT_GROUP_PROTOCOL"))
 
 
 @pytest.mark.proves("JG-06")

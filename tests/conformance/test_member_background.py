@@ -97,7 +97,7 @@ def test_held_partition_does_not_block_rebalance() -> None:
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
     assert member.take_callbacks() == [(REVOKED, tps("t-2")), (ASSIGNED, ())]
     assert member.owned() == tps("t-0 t-1")
-    assert member.machine.leaving == frozenset(tps("t-0"))
+    assert member.machine.pending_revocation == frozenset(tps("t-0"))
     assert member.machine.fetchable == frozenset(tps("t-1"))
     assert member.sent_subscription().owned_partitions == tps("t-0 t-1"), (
         "a held partition stays claimed, so that the new owner does not get it yet"
@@ -130,7 +130,7 @@ def test_reassigned_held_partition_is_kept() -> None:
     member.machine.hold(tps("t-0"))
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).join_ok(2).sync_ok("t-1")
     member.heartbeat(Error.REBALANCE_IN_PROGRESS).join_ok(3).sync_ok("t-0 t-1")
-    assert member.machine.leaving == frozenset()
+    assert member.machine.pending_revocation == frozenset()
     member.execute(member.machine.release(tps("t-0"), member.now_ms))
     assert not member.sends(JoinGroup)
     assert member.owned() == tps("t-0 t-1")

@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import BrokerError, Error, UsageError
-from slackwater.group.events import EventKind, RequestRejected
+from slackwater.group.events import EventKind, RequestRefused
 from slackwater.group.member import (
     CommitDone,
     CommitFailed,
@@ -114,7 +114,7 @@ def test_commit_of_removed_member_resets_and_fails(error: Error, member_id: str)
     assert completed(member) == [(1, CommitFailed)]
     assert (member.machine.generation_id, member.machine.member_id) == (-1, member_id)
     (event,) = member.events_of(EventKind.COMMIT_REFUSED)
-    assert event.detail == RequestRejected(error.name, 1)
+    assert event.detail == RequestRefused(error.name, 1)
     assert member.poll().sent(JoinGroup).reason == f"encountered {error.name} from OFFSET_COMMIT response"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slackwater.group.errors import BrokerError, Error, UsageError
-from slackwater.group.events import CoordinatorChanged, EventKind, EventSource, PollOverrun, RequestRejected, Trigger
+from slackwater.group.events import CoordinatorChanged, EventKind, EventSource, PollOverrun, RequestRefused, Trigger
 from slackwater.group.member import Callback, FencedInstanceId, MemberConfig, MemberState
 from slackwater.group.messages import (
     FindCoordinator,
@@ -69,7 +69,7 @@ def test_session_without_response_keeps_generation() -> None:
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (STABLE, 1, "m1")
     assert member.sends(FindCoordinator), "the lookup starts in the same tick"
     assert [event.kind for event in member.events[-2:]] == [EventKind.SESSION_LOST, EventKind.COORDINATOR_LOST]
-    assert member.events[-2].detail == RequestRejected("session timed out without receiving a heartbeat response", 1)
+    assert member.events[-2].detail == RequestRefused("session timed out without receiving a heartbeat response", 1)
     member.respond(NODE).tick()
     assert member.sent(Heartbeat).generation_id == 1
     assert not member.needs_rejoin()
@@ -240,7 +240,7 @@ def test_illegal_generation_keeps_member_id() -> None:
     member.take_callbacks()
     member.heartbeat(Error.ILLEGAL_GENERATION)
     assert (member.state, member.machine.generation_id, member.machine.member_id) == (UNJOINED, -1, "m1")
-    assert member.events_of(EventKind.HEARTBEAT_REFUSED)[0].detail == RequestRejected("ILLEGAL_GENERATION", 1)
+    assert member.events_of(EventKind.HEARTBEAT_REFUSED)[0].detail == RequestRefused("ILLEGAL_GENERATION", 1)
     member.poll()
     assert member.take_callbacks() == [(Callback.LOST, tps("t-0"))]
     request = member.sent(JoinGroup)

@@ -231,7 +231,7 @@ def test_held_partitions_do_not_block_group() -> None:
     assert cluster.harness.state is GroupState.STABLE
     assert len(a.owned()) == 6
     assert not b.machine.owned
-    assert len(a.machine.leaving) == 3
+    assert len(a.machine.pending_revocation) == 3
     generation = cluster.harness.generation
     a.execute(a.machine.release(a.machine.owned, a.now_ms))
     cluster.run(10_000)

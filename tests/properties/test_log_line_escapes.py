@@ -20,6 +20,7 @@ from slackwater.doctor.templates.broker import COORDINATOR
 from slackwater.escaping import get_logger
 from slackwater.group.errors import Error
 from slackwater.group.events import (
+    LEADER_FAILED_TO_JOIN,
     CoordinatorChanged,
     EventKind,
     EventSource,
@@ -34,7 +35,7 @@ from slackwater.group.events import (
     MemberReplaced,
     PartitionsChanged,
     RebalanceStarted,
-    RequestRejected,
+    RequestRefused,
     Trigger,
 )
 from slackwater.group.messages import JoinGroup, JoinGroupResponse, LeaveGroup, LeavingMember
@@ -90,7 +91,7 @@ def coordinator_events(group: str, member: str, instance: str, other: str, reaso
             ),
             trigger=Trigger.SESSION_TIMEOUT,
         ),
-        event(EventKind.LEADER_CHANGED, LeaderChanged(old_leader=other, why="failed to join")),
+        event(EventKind.LEADER_CHANGED, LeaderChanged(old_leader=other, why=LEADER_FAILED_TO_JOIN)),
         event(EventKind.GENERATION_FORMED, GenerationFormed(other, "range", 0, 5)),
         event(EventKind.REBALANCE_COMPLETED),
         event(EventKind.GROUP_EMPTIED),
@@ -164,7 +165,7 @@ def consumer_log(group: str, member: str, instance: str, other: str, reason: str
         lines.log_event(event(EventKind.COORDINATOR_FOUND, CoordinatorChanged(node="host:9092 (id: 1)")))
         lines.log_event(event(EventKind.JOIN_REQUESTED, JoinRequested(reason=reason)))
         lines.log_event(event(EventKind.PARTITIONS_ASSIGNED, PartitionsChanged((TopicPartition("t", 0),))))
-        lines.log_event(event(EventKind.HEARTBEAT_REFUSED, RequestRejected("UNKNOWN_MEMBER_ID", 3)))
+        lines.log_event(event(EventKind.HEARTBEAT_REFUSED, RequestRefused("UNKNOWN_MEMBER_ID", 3)))
         lines.log_request(join, None)
         lines.log_request(join, JoinGroupResponse(Error.NONE, member_id=member, generation_id=3, protocol_name="range"))
         lines.log_request(LeaveGroup(group, (LeavingMember(member, None, reason),)), None)

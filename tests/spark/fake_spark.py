@@ -352,8 +352,8 @@ class FakeQuery:
                 case _:
                     pass
         if self.alive:
-            if self.member.leaving != self.batches.leaving:
-                self._execute(self.batches.set_leaving(self.member.leaving, self.now_ms))
+            if self.member.pending_revocation != self.batches.leaving:
+                self._execute(self.batches.set_leaving(self.member.pending_revocation, self.now_ms))
             self._plan_tick()
 
     def _notify(self, notify: NotifyListener) -> None:

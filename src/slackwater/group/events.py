@@ -172,7 +172,7 @@ class MemberFenced:
 
 
 @value_class
-class JoinRejected:
+class JoinRefused:
     """join_refused."""
 
     error: str
@@ -208,9 +208,13 @@ class GenerationFormed:
     join_phase_ms: int
 
 
+LEADER_FAILED_TO_JOIN: Final = "failed to join before the rebalance timeout"
+LEADER_LEFT: Final = "is no longer a member"
+
+
 @value_class
 class LeaderChanged:
-    """leader_changed."""
+    """leader_changed: `why` is one of the reasons above."""
 
     old_leader: str | None
     why: str
@@ -262,7 +266,7 @@ class PollOverrun:
 
 
 @value_class
-class RequestRejected:
+class RequestRefused:
     """session_lost, heartbeat_refused, commit_refused."""
 
     error: str
@@ -303,7 +307,7 @@ EventDetail = (
     | MemberLeft
     | MemberTimedOut
     | MemberFenced
-    | JoinRejected
+    | JoinRefused
     | RebalanceStarted
     | RebalanceWaiting
     | GenerationFormed
@@ -314,7 +318,7 @@ EventDetail = (
     | JoinRequested
     | PartitionsChanged
     | PollOverrun
-    | RequestRejected
+    | RequestRefused
     | CoordinatorChanged
     | GenerationRecorded
     | GroupProgress
@@ -336,7 +340,7 @@ DETAIL_TYPES: Final[dict[EventKind, type[EventDetail]]] = {
     EventKind.MEMBER_DROPPED: MemberTimedOut,
     EventKind.MEMBER_UNSYNCED: MemberTimedOut,
     EventKind.MEMBER_FENCED: MemberFenced,
-    EventKind.JOIN_REFUSED: JoinRejected,
+    EventKind.JOIN_REFUSED: JoinRefused,
     EventKind.REBALANCE_STARTED: RebalanceStarted,
     EventKind.REBALANCE_WAITING: RebalanceWaiting,
     EventKind.GENERATION_FORMED: GenerationFormed,
@@ -350,9 +354,9 @@ DETAIL_TYPES: Final[dict[EventKind, type[EventDetail]]] = {
     EventKind.PARTITIONS_REVOKED: PartitionsChanged,
     EventKind.PARTITIONS_LOST: PartitionsChanged,
     EventKind.POLL_OVERRUN: PollOverrun,
-    EventKind.SESSION_LOST: RequestRejected,
-    EventKind.HEARTBEAT_REFUSED: RequestRejected,
-    EventKind.COMMIT_REFUSED: RequestRejected,
+    EventKind.SESSION_LOST: RequestRefused,
+    EventKind.HEARTBEAT_REFUSED: RequestRefused,
+    EventKind.COMMIT_REFUSED: RequestRefused,
     EventKind.COORDINATOR_FOUND: CoordinatorChanged,
     EventKind.COORDINATOR_LOST: CoordinatorChanged,
     EventKind.GENERATION_RECORDED: GenerationRecorded,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from slackwater.group.events import EventKind, GroupEvent, JoinRejected, RebalanceFailed, Trigger
+from slackwater.group.events import EventKind, GroupEvent, JoinRefused, RebalanceFailed, Trigger
 
 INITIAL_DELAY_MS: Final = 3_000
 """Kafka's default of group.initial.rebalance.delay.ms: members that join within this time belong to one start."""
@@ -56,7 +56,7 @@ class ObservedGeneration:
 
 def is_failure(event: GroupEvent) -> bool:
     """Whether the event is a failed rebalance or a rejected join."""
-    return isinstance(event.detail, RebalanceFailed | JoinRejected) and event.detail.error not in NO_FAILURE
+    return isinstance(event.detail, RebalanceFailed | JoinRefused) and event.detail.error not in NO_FAILURE
 
 
 class RebalanceCounter:

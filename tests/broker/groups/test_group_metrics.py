@@ -10,7 +10,7 @@ from slackwater.group.events import (
     EventKind,
     EventSource,
     GroupEvent,
-    JoinRejected,
+    JoinRefused,
     RebalanceCompleted,
     Trigger,
 )
@@ -96,8 +96,8 @@ def test_durations_of_last_and_longest_rebalance() -> None:
 
 def test_member_id_required_is_not_a_failure() -> None:
     world = World("orders")
-    world.emit(EventKind.JOIN_REFUSED, detail=JoinRejected("MEMBER_ID_REQUIRED"))
-    world.emit(EventKind.JOIN_REFUSED, detail=JoinRejected("GROUP_MAX_SIZE_REACHED"))
+    world.emit(EventKind.JOIN_REFUSED, detail=JoinRefused("MEMBER_ID_REQUIRED"))
+    world.emit(EventKind.JOIN_REFUSED, detail=JoinRefused("GROUP_MAX_SIZE_REACHED"))
     assert world.read()["orders"].failed_rebalances == 1
 
 
@@ -145,7 +145,7 @@ def test_deleted_groups_stay_in_the_sum() -> None:
 def test_rejected_joins_to_unknown_groups_use_no_memory() -> None:
     world = World()
     for number in range(1000):
-        world.emit(EventKind.JOIN_REFUSED, f"unknown-{number}", detail=JoinRejected("INVALID_SESSION_TIMEOUT"))
+        world.emit(EventKind.JOIN_REFUSED, f"unknown-{number}", detail=JoinRefused("INVALID_SESSION_TIMEOUT"))
     figures = world.read()
     assert list(figures) == [OTHER]
     assert figures[OTHER].failed_rebalances == 1000

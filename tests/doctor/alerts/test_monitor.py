@@ -19,7 +19,7 @@ from slackwater.group.events import (
     EventKind,
     EventSource,
     GroupEvent,
-    JoinRejected,
+    JoinRefused,
     RebalanceCompleted,
     RebalanceFailed,
     RebalanceStarted,
@@ -247,9 +247,9 @@ def test_member_events_do_not_replace_the_coordinators() -> None:
     [
         (event(EventKind.REBALANCE_FAILED, -5, detail=RebalanceFailed("NOT_COORDINATOR", 100)), True),
         (event(EventKind.REBALANCE_FAILED, -5, detail=RebalanceFailed("REBALANCE_IN_PROGRESS", 100)), False),
-        (event(EventKind.JOIN_REFUSED, -5, detail=JoinRejected("INCONSISTENT_GROUP_PROTOCOL")), True),
-        (event(EventKind.JOIN_REFUSED, -5, detail=JoinRejected("MEMBER_ID_REQUIRED")), False),
-        (event(EventKind.JOIN_REFUSED, -700, detail=JoinRejected("INCONSISTENT_GROUP_PROTOCOL")), False),
+        (event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("INCONSISTENT_GROUP_PROTOCOL")), True),
+        (event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("MEMBER_ID_REQUIRED")), False),
+        (event(EventKind.JOIN_REFUSED, -700, detail=JoinRefused("INCONSISTENT_GROUP_PROTOCOL")), False),
     ],
 )
 def test_failed_rebalances_fire(group_event: GroupEvent, fires: bool) -> None:
@@ -264,7 +264,7 @@ def test_failure_alert_ends_after_ten_minutes() -> None:
         snapshot(
             0,
             group_snapshot(),
-            events=[event(EventKind.JOIN_REFUSED, -5, detail=JoinRejected("X"))],
+            events=[event(EventKind.JOIN_REFUSED, -5, detail=JoinRefused("X"))],
             by=RebalanceSource.EVENTS,
         )
     )

@@ -270,7 +270,7 @@ class RandomRun:
         if self.random.random() < 0.5:
             self.machine.hold([*self.random_partitions(), *self.machine.owned])
         else:
-            self.call("release", [*self.random_partitions(), *self.machine.leaving], self.now_ms)
+            self.call("release", [*self.random_partitions(), *self.machine.pending_revocation], self.now_ms)
 
     def listener_returns(self) -> None:
         if self.machine.is_notifying_listener:
@@ -377,7 +377,7 @@ class RandomRun:
     def check_properties(self) -> None:
         machine = self.machine
         assert machine.fetchable <= machine.owned
-        assert machine.leaving <= machine.owned
+        assert machine.pending_revocation <= machine.owned
         assert (machine.generation_id == -1) or machine.state is not MemberState.UNJOINED
         assert not machine.state.sends_heartbeats or machine.generation_id != -1
         for name, value in machine.metrics(self.now_ms).items():

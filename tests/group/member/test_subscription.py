@@ -71,7 +71,7 @@ def test_reassign_keeps_positions_of_kept_partitions(subscription: SubscriptionS
 def test_leaving_partitions_are_not_fetchable(subscription: SubscriptionState) -> None:
     subscription.subscribe(["a"])
     subscription.add_owned(frozenset({A0, A1}))
-    subscription.leaving = frozenset({A0})
+    subscription.pending_revocation = frozenset({A0})
     assert subscription.fetchable == {A1}
     subscription.revoking = True
     assert subscription.fetchable == frozenset()

@@ -15,6 +15,7 @@ from typing import Final
 
 from slackwater.escaping import escape
 from slackwater.group.events import (
+    LEADER_FAILED_TO_JOIN,
     EventKind,
     GenerationFormed,
     GroupEvent,
@@ -27,7 +28,7 @@ from slackwater.group.events import (
 )
 
 MAX_ID_SPACES: Final = 2
-"""The words of a line that an id would need to stand for another id have more spaces."""
+"""An id that imitates part of a log line contains more spaces than this."""
 
 
 @dataclass(slots=True)
@@ -111,7 +112,7 @@ class CoordinatorLogLines:
                 if started.topics:  # no line of Kafka's: it does not say why a leader rejoins
                     topics = ", ".join(map(_id, started.topics))
                     yield f"Group {group} rebalances because of {event.trigger} of topics [{topics}]."
-            case EventKind.LEADER_CHANGED, LeaderChanged() as change if change.why.startswith("failed to join"):
+            case EventKind.LEADER_CHANGED, LeaderChanged() as change if change.why == LEADER_FAILED_TO_JOIN:
                 yield (
                     f"Group leader [memberId: {_id(change.old_leader)}, groupInstanceId: None] failed to join before "
                     f"the rebalance timeout. Member {member} was elected as the new leader."

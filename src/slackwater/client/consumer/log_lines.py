@@ -20,7 +20,7 @@ from slackwater.group.events import (
     JoinRequested,
     PartitionsChanged,
     PollOverrun,
-    RequestRejected,
+    RequestRefused,
 )
 from slackwater.group.member.context import UNAVAILABLE
 from slackwater.group.member.effects import MemberRequest, MemberResponse
@@ -158,7 +158,7 @@ class LogLines:
                     "poll()."
                 )
                 yield logging.INFO, line
-            case EventKind.HEARTBEAT_REFUSED, RequestRejected() as rejected:
+            case EventKind.HEARTBEAT_REFUSED, RequestRefused() as rejected:
                 generation = _generation(rejected.generation or -1, event.member or "", event.assignor)
                 instance = f"Optional[{event.instance}]" if event.instance else "Optional.empty"
                 line = (

@@ -21,7 +21,7 @@ from slackwater.group.events import (
     EventKind,
     EventSource,
     GroupEvent,
-    JoinRejected,
+    JoinRefused,
     RebalanceCompleted,
     RebalanceFailed,
 )
@@ -191,7 +191,7 @@ class _GroupMonitor:
                 if isinstance(event.detail, RebalanceCompleted):
                     self.durations.append((event.time_ms, event.detail.duration_ms))
             case EventKind.REBALANCE_FAILED | EventKind.JOIN_REFUSED if isinstance(
-                event.detail, RebalanceFailed | JoinRejected
+                event.detail, RebalanceFailed | JoinRefused
             ):
                 if is_failure(event):
                     self.failures.append((event.time_ms, event.detail.error))

@@ -28,7 +28,7 @@ from slackwater.group.errors import Error
 from slackwater.group.events import (
     EventKind,
     GroupLifecycle,
-    JoinRejected,
+    JoinRefused,
     MemberIdTimeout,
     MemberJoined,
     MemberReplaced,
@@ -168,7 +168,7 @@ def _emit_rejected(collector: EffectCollector, group: ClassicGroup, request: Joi
     collector.emit(
         group,
         EventKind.JOIN_REFUSED,
-        JoinRejected(error.name),
+        JoinRefused(error.name),
         member=known,
         member_id=request.member_id or None,
         instance_id=request.group_instance_id,

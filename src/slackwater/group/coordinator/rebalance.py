@@ -22,6 +22,8 @@ from slackwater.group.coordinator.states import (
 )
 from slackwater.group.errors import Error
 from slackwater.group.events import (
+    LEADER_FAILED_TO_JOIN,
+    LEADER_LEFT,
     EventKind,
     GenerationFormed,
     GroupLifecycle,
@@ -180,7 +182,7 @@ def elect_leader(collector: EffectCollector, group: ClassicGroup) -> bool:
     for member in group.members.values():
         if member.awaiting_join is not None:
             group.leader_id = member.member_id
-            detail = LeaderChanged(leader_id, "failed to join before the rebalance timeout")
+            detail = LeaderChanged(leader_id, LEADER_FAILED_TO_JOIN)
             collector.emit(group, EventKind.LEADER_CHANGED, detail, member=member)
             return True
     return False
@@ -294,7 +296,7 @@ def remove_member(collector: EffectCollector, member: ClassicGroupMember) -> Non
     was_leader = group.leader_id == member.member_id
     group.remove(member)
     if was_leader and group.leader_id is not None:
-        detail = LeaderChanged(member.member_id, "is no longer a member")
+        detail = LeaderChanged(member.member_id, LEADER_LEFT)
         collector.emit(group, EventKind.LEADER_CHANGED, detail, member=group.members[group.leader_id])
 
 

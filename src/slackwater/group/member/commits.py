@@ -18,7 +18,7 @@ Invariants:
 from collections.abc import Mapping
 
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
-from slackwater.group.events import EventKind, RequestRejected
+from slackwater.group.events import EventKind, RequestRefused
 from slackwater.group.member.context import MemberContext, PendingRequest
 from slackwater.group.member.effects import CommitDone
 from slackwater.group.member.errors import (
@@ -245,7 +245,7 @@ class CommitManager:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             message = f"Not authorized to access topics: [{', '.join(sorted(unauthorized))}]"
             self._context.emit(
-                EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id)
+                EventKind.COMMIT_REFUSED, now_ms, RequestRefused(error.name, pending.generation.generation_id)
             )
             return self._finish(commit, BrokerError(error, message), now_ms)
         return self._finish(commit, None, now_ms)
@@ -273,7 +273,7 @@ class CommitManager:
             case Error.COORDINATOR_NOT_AVAILABLE | Error.NOT_COORDINATOR | Error.REQUEST_TIMED_OUT:
                 self._retry(commit, error, now_ms)
                 return context.lose_coordinator(f"error response {error.name}", now_ms)
-        context.emit(EventKind.COMMIT_REFUSED, now_ms, RequestRejected(error.name, pending.generation.generation_id))
+        context.emit(EventKind.COMMIT_REFUSED, now_ms, RequestRefused(error.name, pending.generation.generation_id))
         if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
             message = f"The offset of {partition.topic}-{partition.partition} was not committed: it does not exist."
             return self._finish(commit, BrokerError(error, message), now_ms)

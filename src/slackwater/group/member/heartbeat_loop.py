@@ -8,7 +8,7 @@ Invariants:
 """
 
 from slackwater.group.errors import Error
-from slackwater.group.events import EventKind, PollOverrun, RequestRejected, Trigger
+from slackwater.group.events import EventKind, PollOverrun, RequestRefused, Trigger
 from slackwater.group.member.context import MemberContext, PendingRequest
 from slackwater.group.member.errors import FencedInstanceId
 from slackwater.group.member.states import MemberAction, MemberInput
@@ -51,7 +51,7 @@ class HeartbeatLoop:
         expired = context.coordinator is not None and context.timers.is_session_expired(now_ms)
         if expired and context.step(MemberInput.SESSION_EXPIRED) is MemberAction.FIND_COORDINATOR:
             context.emit(
-                EventKind.SESSION_LOST, now_ms, RequestRejected(SESSION_EXPIRED, context.generation.generation_id)
+                EventKind.SESSION_LOST, now_ms, RequestRefused(SESSION_EXPIRED, context.generation.generation_id)
             )
             context.lose_coordinator(SESSION_EXPIRED, now_ms)
         if not context.find_coordinator(now_ms):
@@ -84,7 +84,7 @@ class HeartbeatLoop:
             MemberAction.FENCED,
             MemberAction.RETRY_HEARTBEAT,
         ):
-            context.emit(EventKind.HEARTBEAT_REFUSED, now_ms, RequestRejected(error.name, generation.generation_id))
+            context.emit(EventKind.HEARTBEAT_REFUSED, now_ms, RequestRefused(error.name, generation.generation_id))
         match action:
             case MemberAction.EXTEND:
                 context.timers.on_success(now_ms)

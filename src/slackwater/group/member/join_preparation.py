@@ -80,7 +80,7 @@ class JoinPreparation:
             self._stage = _PreparationStage.REVOKE
         partitions = self._to_give_up()
         if self._must_wait_for(partitions) and now_ms < self._release_by_ms:
-            context.subscription.leaving |= partitions
+            context.subscription.pending_revocation |= partitions
             return False
         if context.generation.is_lost:
             callback, notifies = Callback.LOST, bool(partitions)

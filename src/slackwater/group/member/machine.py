@@ -143,9 +143,9 @@ class GroupMember:
         return self._context.subscription.fetchable
 
     @property
-    def leaving(self) -> frozenset[TopicPartition]:
+    def pending_revocation(self) -> frozenset[TopicPartition]:
         """BACKGROUND: partitions that were revoked and stay only because they are held."""
-        return self._context.subscription.leaving
+        return self._context.subscription.pending_revocation
 
     @property
     def needs_rejoin(self) -> bool:

@@ -68,9 +68,8 @@ class RebalanceSequence:
         self._cooperative = context.config.protocol is RebalanceProtocol.COOPERATIVE
         self._joining = False  # from JoinGroup until the assignment is completed or the join failed
         self._assignment: bytes | None = None  # from the SyncGroup response, to be completed
-        self._pending_election: JoinGroupResponse | None = (
-            None  # this member leads, but metadata of the group's topics is missing
-        )
+        # Of a leader that needs metadata of the group's topics first.
+        self._deferred_join_response: JoinGroupResponse | None = None
         self._failures = 0
         self._retry_due_ms = 0
         self._matched = False  # the pattern was matched against fresh metadata for this rebalance (CL-28)
@@ -141,7 +140,7 @@ class RebalanceSequence:
         """Revoked partitions that are no longer held."""
         idle = not self._joining and not self._preparation.is_running and self._context.state is MemberState.STABLE
         subscription = self._context.subscription
-        return subscription.leaving - subscription.held if idle else frozenset()
+        return subscription.pending_revocation - subscription.held if idle else frozenset()
 
     def due_ms(self) -> int | None:
         """When `advance` has something to do; 0 means at once, None that it needs a response."""
@@ -206,8 +205,8 @@ class RebalanceSequence:
         """Compare the metadata with the assignment's; assign, if only the metadata was missing."""
         self._matched = True
         self._update_snapshot()
-        if (response := self._pending_election) is not None:
-            self._pending_election = None
+        if (response := self._deferred_join_response) is not None:
+            self._deferred_join_response = None
             if self._context.state is MemberState.COMPLETING_REBALANCE:
                 self._assign_as_leader(response, now_ms)
             else:
@@ -312,7 +311,7 @@ class RebalanceSequence:
             first_time = context.subscription.group_topics != topics
             context.subscription.group_topics = frozenset(topics)
             if first_time and not topics <= context.known_topics:
-                self._pending_election = response
+                self._deferred_join_response = response
                 context.refresh_metadata(now_ms)
                 return
             assignments: dict[str, bytes] = {}
@@ -430,7 +429,7 @@ class RebalanceSequence:
     def _forget_join(self) -> None:
         self._joining = False
         self._assignment = None
-        self._pending_election = None
+        self._deferred_join_response = None
 
     # --- complete ---------------------------------------------------------------------------------------------
 
@@ -532,7 +531,7 @@ class RebalanceSequence:
         self._commits.restart_interval(now_ms)
         added = assigned - subscription.owned
         subscription.add_owned(added)
-        subscription.leaving = in_use
+        subscription.pending_revocation = in_use
         self._listener.notify(Callback.ASSIGNED, added, now_ms, self._after_assign)
 
     def _after_assign(self, added: PartitionSet, error: BaseException | None, now_ms: int) -> None:

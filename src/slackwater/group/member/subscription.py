@@ -42,7 +42,7 @@ class SubscriptionState:
         self.group_topics: frozenset[str] = frozenset()  # all members' topics; the leader watches them (CL-26)
         self.owned: frozenset[TopicPartition] = frozenset()
         self.revoking = False
-        self.leaving: frozenset[TopicPartition] = frozenset()  # revoked, kept because they are held
+        self.pending_revocation: frozenset[TopicPartition] = frozenset()  # revoked, kept because they are held
         self.held: frozenset[TopicPartition] = frozenset()
         self._consumed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._ownership_ids: dict[TopicPartition, int] = {}
@@ -91,7 +91,7 @@ class SubscriptionState:
         self.type = SubscriptionType.NONE
         self.topics = self.group_topics = frozenset()
         self._pattern = None
-        self.owned = self.leaving = self.held = frozenset()
+        self.owned = self.pending_revocation = self.held = frozenset()
         self.revoking = False
         self._consumed.clear()
 
@@ -121,7 +121,7 @@ class SubscriptionState:
     @property
     def fetchable(self) -> frozenset[TopicPartition]:
         """The partitions that may be fetched."""
-        return frozenset() if self.revoking else self.owned - self.leaving
+        return frozenset() if self.revoking else self.owned - self.pending_revocation
 
     def add_owned(self, partitions: frozenset[TopicPartition]) -> None:
         """Add owned partitions."""
@@ -136,7 +136,7 @@ class SubscriptionState:
     def remove_owned(self, partitions: frozenset[TopicPartition]) -> None:
         """Remove owned partitions."""
         self.owned -= partitions
-        self.leaving -= partitions
+        self.pending_revocation -= partitions
         self.held -= partitions
         for partition in partitions:
             self._consumed.pop(partition, None)

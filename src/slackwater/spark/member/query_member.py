@@ -326,7 +326,7 @@ class QueryMember:
                     else:
                         self._notify(effect)
                 now_ms = self._clock.now_ms()
-                leaving = self._membership.member.leaving
+                leaving = self._membership.member.pending_revocation
                 if leaving != self.batches.leaving:
                     self.execute(self.batches.set_leaving(leaving, now_ms))
                 due_ms = self.batches.next_due_ms()
