@@ -24,7 +24,7 @@ from tests.group.assignors.groups import GroupModel, MemberModel
 from tests.group.assignors.oracle import Oracle, scenario
 from tests.java import have_jars
 
-from slackwater.group.assignors import MemberSubscription, TopicInfo, assignor
+from slackwater.group.assignors import MemberSubscription, TopicInfo, get_assignor
 from slackwater.group.assignors.consumer_protocol import (
     _decode_subscription,
     encode_assignment,
@@ -132,7 +132,7 @@ def ours_ns(name: str, rounds: list[Round], runs: int) -> tuple[float, float]:
                 for member_id, instance, data in listed
             }
             decoded = time.perf_counter_ns()
-            assignments = assignor(name).assign(cluster, members)
+            assignments = get_assignor(name).assign(cluster, members)
             assigned = time.perf_counter_ns()
             for assignment in assignments.values():
                 encode_assignment(assignment)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
-from slackwater.group.assignors import assignor
+from slackwater.group.assignors import get_assignor
 from slackwater.group.coordinator import CoordinatorConfig
 from slackwater.group.events import EventKind, GroupEvent, Trigger
 from slackwater.group.member import MemberConfig
@@ -105,7 +105,7 @@ def record() -> Recording:
             max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             enable_auto_commit=False,
-            assignors=(assignor("range"),),
+            assignors=(get_assignor("range"),),
         )
         # Without commits, because a commit counts as a heartbeat.
         behavior = ApplicationBehavior(poll_every_ms=POLL_EVERY_MS, commit_after_batch=False, commit_on_revoke=False)

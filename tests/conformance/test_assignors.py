@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from slackwater.group.assignors import MemberSubscription, TopicInfo, assignor
+from slackwater.group.assignors import MemberSubscription, TopicInfo, get_assignor
 from slackwater.group.assignors.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -502,10 +502,10 @@ def test_no_two_members_swap_partitions_of_a_topic(name: str) -> None:
 
 @pytest.mark.proves("SK-11")
 def test_sticky_reads_owned_partitions_from_user_data() -> None:
-    v1 = assignor("sticky").user_data([TopicPartition("t", 1), TopicPartition("t", 2)], 3)
+    v1 = get_assignor("sticky").user_data([TopicPartition("t", 1), TopicPartition("t", 2)], 3)
     assert v1 is not None
-    v0, older = v1[:-4], assignor("sticky").user_data([TopicPartition("t", 1)], 2)
-    assert assignor("sticky").user_data(None, -1) is None
+    v0, older = v1[:-4], get_assignor("sticky").user_data([TopicPartition("t", 1)], 2)
+    assert get_assignor("sticky").user_data(None, -1) is None
     topics = {"t": TopicInfo(4)}
 
     def assign(c2_data: bytes | None, c1_data: bytes | None) -> Pairs:
@@ -513,7 +513,7 @@ def test_sticky_reads_owned_partitions_from_user_data() -> None:
             "c1": MemberSubscription(None, Subscription(("t",), c1_data)),
             "c2": MemberSubscription(None, Subscription(("t",), c2_data, [TopicPartition("t", 0)], 9)),
         }
-        return pairs(assignor("sticky").assign(topics, members))
+        return pairs(get_assignor("sticky").assign(topics, members))
 
     assert assign(v1, None)["c2"] == pairs_of("t", 1, 2)  # not t-0 of the field
     assert assign(v0, None)["c2"] == pairs_of("t", 1, 2)
@@ -528,12 +528,12 @@ def test_sticky_reads_owned_partitions_from_user_data() -> None:
 def test_cooperative_sticky_reads_generation_field_or_data() -> None:
     name = "cooperative-sticky"
     owned = [TopicPartition("t", 0)]
-    assert assignor(name).user_data(owned, 5) == b"\x00\x00\x00\x05"
-    assert assignor(name).user_data(None, -1) == b"\xff\xff\xff\xff"
+    assert get_assignor(name).user_data(owned, 5) == b"\x00\x00\x00\x05"
+    assert get_assignor(name).user_data(None, -1) == b"\xff\xff\xff\xff"
 
     def winner(first: Subscription, second: Subscription) -> str | None:
         members = {"c1": MemberSubscription(None, first), "c2": MemberSubscription(None, second)}
-        assignment = pairs(assignor(name).assign({"t": TopicInfo(2)}, members))
+        assignment = pairs(get_assignor(name).assign({"t": TopicInfo(2)}, members))
         return next((member_id for member_id, partitions in assignment.items() if ("t", 0) in partitions), None)
 
     five, six = b"\x00\x00\x00\x05", b"\x00\x00\x00\x06"

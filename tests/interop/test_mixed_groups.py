@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 from slackwater import Admin
-from slackwater.group.assignors import MemberSubscription, TopicInfo, assignor
+from slackwater.group.assignors import MemberSubscription, TopicInfo, get_assignor
 from slackwater.group.assignors.consumer_protocol import decode_assignment, decode_subscription
 from slackwater.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.broker.raw_client import RawClient
@@ -85,7 +85,7 @@ class DescribedGroup:
             member.member_id: MemberSubscription(member.group_instance_id, decode_subscription(member.member_metadata))
             for member in self._group.members
         }
-        result = assignor(self.assignor).assign(cluster, members)
+        result = get_assignor(self.assignor).assign(cluster, members)
         return {self._clients[member_id]: frozenset(map(str, part.partitions)) for member_id, part in result.items()}
 
 

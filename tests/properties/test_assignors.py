@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slackwater.group.assignors import TopicInfo, assignor
+from slackwater.group.assignors import TopicInfo, get_assignor
 from slackwater.group.assignors.partitions import PartitionsByTopic
 from slackwater.group.topic_partition import TopicPartition
 from tests.group.assignors.groups import (
@@ -146,7 +146,7 @@ def test_stable_sticky_group_does_not_change(group: GroupModel) -> None:
 
 @given(groups().flatmap(claiming), st.randoms(use_true_random=False))
 def test_order_of_members_and_topics_is_irrelevant(group: GroupModel, random: object) -> None:
-    by = assignor(group.assignor_name)
+    by = get_assignor(group.assignor_name)
     subscriptions, cluster = group.subscriptions, group.cluster
     assignments = by.assign(cluster, subscriptions)
     reversed_assignments = by.assign(dict(reversed(cluster.items())), dict(reversed(subscriptions.items())))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slackwater.group.assignors import assignor
+from slackwater.group.assignors import get_assignor
 from slackwater.group.assignors.consumer_protocol import (
     Assignment,
     MalformedMetadata,
@@ -115,7 +115,7 @@ def test_truncated_subscription_is_malformed(subscription: Subscription) -> None
 
 @given(st.lists(partitions, max_size=8, unique=True) | many, st.integers(-1, 2**31 - 1))
 def test_sticky_user_data_round_trip(owned: list[TopicPartition], generation_id: int) -> None:
-    data = assignor("sticky").user_data(owned, generation_id)
+    data = get_assignor("sticky").user_data(owned, generation_id)
     assert data is not None
     with_generation = StickyAssignor().claim(Subscription((), data))
     assert sorted(with_generation.owned) == sorted(owned)

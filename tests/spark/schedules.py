@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from slackwater.group.assignors import assignor
+from slackwater.group.assignors import get_assignor
 from slackwater.group.batches.commit_marker import CommitMarker
 from slackwater.group.batches.config import BatchConfig, Handover
 from slackwater.group.batches.effects import BatchEvent, BatchEventKind
@@ -376,7 +376,7 @@ class ScheduleRun:
             request_timeout_ms=2_000,
             default_api_timeout_ms=4_000,
             enable_auto_commit=False,
-            assignors=(assignor(plan.assignor),),
+            assignors=(get_assignor(plan.assignor),),
             driver=RebalanceDriver.BACKGROUND,
         )
         batches = BatchConfig(handover=plan.handover, handover_timeout_ms=plan.handover_timeout_ms)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from slackwater.group.assignors import assignor
+from slackwater.group.assignors import get_assignor
 from slackwater.group.coordinator import CoordinatorConfig, CoordinatorRecord
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.events import GroupEvent, GroupState
@@ -105,7 +105,7 @@ class Simulation:
             default_api_timeout_ms=6_000,
             enable_auto_commit=scenario.auto_commit,
             auto_commit_interval_ms=2_000,
-            assignors=tuple(assignor(name) for name in scenario.assignors),
+            assignors=tuple(get_assignor(name) for name in scenario.assignors),
             driver=RebalanceDriver.BACKGROUND if scenario.background else RebalanceDriver.POLL,
         )
         behavior = ApplicationBehavior(

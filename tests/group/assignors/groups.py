@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from slackwater.group.assignors import Assignor, MemberSubscription, TopicInfo, assignor
+from slackwater.group.assignors import Assignor, MemberSubscription, TopicInfo, get_assignor
 from slackwater.group.assignors.consumer_protocol import Assignment, Subscription
 from slackwater.group.assignors.partitions import NO_PARTITIONS, PartitionsByTopic
 from slackwater.group.messages import NO_GENERATION
@@ -63,12 +63,12 @@ class GroupModel:
     @property
     def subscriptions(self) -> dict[str, MemberSubscription]:
         """The subscriptions of all members."""
-        by = assignor(self.assignor_name)
+        by = get_assignor(self.assignor_name)
         return {member_id: member.subscription(by) for member_id, member in self.members.items()}
 
     def assign(self) -> dict[str, Assignment]:
         """Return the assignments that the leader would compute now."""
-        return assignor(self.assignor_name).assign(self.cluster, self.subscriptions)
+        return get_assignor(self.assignor_name).assign(self.cluster, self.subscriptions)
 
     def assigned(self) -> Pairs:
         """Return the same assignments as pairs of topic and partition."""

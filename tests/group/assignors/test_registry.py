@@ -14,7 +14,7 @@ from slackwater.group.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
     TopicInfo,
-    assignor,
+    get_assignor,
 )
 from slackwater.group.assignors.consumer_protocol import Assignment, Subscription
 from slackwater.group.errors import UsageError
@@ -31,7 +31,7 @@ from slackwater.group.topic_partition import TopicPartition
     ],
 )
 def test_short_and_java_names_are_equivalent(name: str, kind: type[Assignor]) -> None:
-    for instance in (assignor(name), assignor(f"org.apache.kafka.clients.consumer.{kind.__name__}")):
+    for instance in (get_assignor(name), get_assignor(f"org.apache.kafka.clients.consumer.{kind.__name__}")):
         assert type(instance) is kind
         assert instance.name == name
         assert instance.built_in
@@ -47,15 +47,15 @@ def test_short_and_java_names_are_equivalent(name: str, kind: type[Assignor]) ->
 )
 def test_unknown_name_suggests_the_nearest(wrong: str, right: str) -> None:
     with pytest.raises(UsageError) as raised:
-        assignor(wrong)
+        get_assignor(wrong)
     assert f"did you mean {right!r}?" in str(raised.value)
     assert "range, roundrobin, sticky, cooperative-sticky" in str(raised.value)
 
 
 def test_only_cooperative_sticky_is_cooperative() -> None:
-    assert assignor("cooperative-sticky").protocols == (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+    assert get_assignor("cooperative-sticky").protocols == (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
     for name in ("range", "roundrobin", "sticky"):
-        assert assignor(name).protocols == (RebalanceProtocol.EAGER,)
+        assert get_assignor(name).protocols == (RebalanceProtocol.EAGER,)
 
 
 class EverythingToTheFirst(Assignor):
@@ -73,7 +73,7 @@ class EverythingToTheFirst(Assignor):
 
 def test_custom_assignor_instance_is_returned() -> None:
     custom = EverythingToTheFirst()
-    assert assignor(custom) is custom
+    assert get_assignor(custom) is custom
     assert not custom.built_in
     assert custom.protocols == (RebalanceProtocol.EAGER,)
     assert custom.user_data(None, -1) is None

@@ -10,7 +10,7 @@ from slackwater.client.consumer.fetcher import FetcherConfig
 from slackwater.client.network.fetch import FetchOptions
 from slackwater.client.network.offsets import EARLIEST, LATEST
 from slackwater.escaping import get_logger
-from slackwater.group.assignors import Assignor, assignor
+from slackwater.group.assignors import Assignor, get_assignor
 from slackwater.group.errors import UsageError
 from slackwater.group.member import MemberConfig
 from slackwater.settings import Value
@@ -36,7 +36,7 @@ def parse_assignors(strategy: Any) -> tuple[Assignor, ...]:
         items: Any = expand_variables(STRATEGY, strategy).split(",")
     else:
         items = [strategy] if isinstance(strategy, Assignor) else strategy
-    return tuple(assignor(item.strip() if isinstance(item, str) else item) for item in items)
+    return tuple(get_assignor(item.strip() if isinstance(item, str) else item) for item in items)
 
 
 def member_config(values: Mapping[str, Value], client_id: str, assignors: tuple[Assignor, ...]) -> MemberConfig:

@@ -9,7 +9,7 @@ Invariants:
 
 from slackwater.group.assignors.assignor import Assignor, MemberSubscription, RebalanceProtocol, TopicInfo
 from slackwater.group.assignors.range_assignor import RangeAssignor
-from slackwater.group.assignors.registry import assignor
+from slackwater.group.assignors.registry import get_assignor
 from slackwater.group.assignors.round_robin import RoundRobinAssignor
 from slackwater.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
@@ -23,4 +23,7 @@ __all__ = [
     "StickyAssignor",
     "TopicInfo",
     "assignor",
+    "get_assignor",
 ]
+
+assignor = get_assignor  # its name in 0.2.0

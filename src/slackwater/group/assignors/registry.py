@@ -24,8 +24,8 @@ _BUILT_IN: Final[dict[str, type[Assignor]]] = {
 _BY_CLASS: Final = {f"{_JAVA_PACKAGE}{cls.__name__}": cls for cls in _BUILT_IN.values()}
 
 
-def assignor(name: str | Assignor) -> Assignor:
-    """The assignor with this name; an Assignor instance is returned as it is."""
+def get_assignor(name: str | Assignor) -> Assignor:
+    """Return the assignor with this name; an Assignor instance is returned as it is."""
     if isinstance(name, Assignor):
         return name
     assignor_class = _BUILT_IN.get(name) or _BY_CLASS.get(name)
