@@ -3,7 +3,7 @@
 Invariants:
 - The page runs on the broker's event loop, so all values of one page are from the same moment.
 - One request per connection, with limits on size, time and number. A new connection beyond the limit closes the oldest
-  one, so silent visitors do not lock out a scrape. Only GET and HEAD of /metrics are supported.
+  one, so idle connections do not block a scrape. Only GET and HEAD of /metrics are supported.
 - Names start with `slackwater_` and end with their unit. Counters exist from the start, with value 0.
 - Control characters in labels are escaped.
 """

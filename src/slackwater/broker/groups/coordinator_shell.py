@@ -33,7 +33,7 @@ from slackwater.group.internal_topics import OFFSETS_TOPIC
 from slackwater.group.messages import Heartbeat, JoinGroup, Request, Response
 from slackwater.wire.errors import WireError
 
-log = get_logger("slackwater.broker.offsets")
+log = get_logger("slackwater.broker.offsets")  # also that of `offsets_store`: what happens to `__consumer_offsets`
 KeyValue = tuple[bytes, bytes | None]
 StoredRecord = tuple[bytes, bytes | None, int | None]
 """Key, value, and the producer id if the record belongs to a transaction."""

@@ -38,6 +38,7 @@ EVENTS_TOPIC_SETTINGS: Final = {
 
 EventListener = Callable[[GroupEvent], None]
 log = get_logger("slackwater.broker.groups.events")
+# The name of a logger is in each of its lines, and users select lines by it: the name of the coordinator's lines stays.
 group_log = get_logger("slackwater.broker.groups.coordinator_shell")
 
 

@@ -3,8 +3,8 @@
 Invariants:
 - Rebalances are counted from the group events, with the definitions of the alerts (`group.rebalance_counter`).
 - The number of groups with figures of their own is bounded: the first groups have them, the others are summed under
-  the name `other`. A group stays where it is until it is deleted, so that no counter decreases. A group that is called
-  `other` is part of the sum.
+  the name `other`. A group keeps its place in the list until it is deleted, so that no counter decreases. A group that
+  is called `other` is part of the sum.
 - A group's figures end when the group is deleted. Events of groups that do not exist count as `other`.
 - Partitions are decoded once per generation; everything else is read when the page is requested.
 """

@@ -67,7 +67,7 @@ class DataDirectory:
         """Lock the directory and create it if necessary. An existing directory keeps its cluster id."""
         try:
             path.mkdir(parents=True, exist_ok=True)
-            _read_meta(path)  # before `.lock` is created: a directory of somebody else stays as it is
+            _read_meta(path)  # before `.lock` is created: a directory of another program stays as it is
             locks = _take_locks(path)
         except OSError as error:
             raise _unusable(path, error) from error

@@ -5,8 +5,8 @@ Invariants:
 - A batch is *planned* when its ranges are known, *logged* when they are in the query's checkpoint, *finished* when all
   its records are processed. Offsets are committed when the batch is finished, and only for partitions owned without
   interruption since it was planned, or assigned again with a start after it.
-- A partition in a planned batch stays under every policy: before it is logged, its range is neither in flight nor
-  abandoned, and a partition that came back would be read twice.
+- A partition of a planned batch is not revoked until the batch is logged, under every policy. Otherwise a partition
+  that is assigned again would be read twice.
 - A partition that must leave while a logged batch contains it leaves when the batch is finished and committed (`WAIT`,
   until `handover_timeout_ms`), at once without a commit (`RELEASE`), or at once with an early commit (`HANDOFF`).
 - A partition is read when its start is decided (`start_positions.py`) and committed. After a restart an unfinished

@@ -44,7 +44,7 @@ from slackwater.wire.records.batch import RecordBatch
 
 # Keys held in memory together, with about 200 bytes each; the rest is left for the next run.
 MAX_KEYS: Final = 1_000_000
-MAX_BATCH_RECORDS: Final = 250_000  # a producer's batch has a few thousand; 7 bytes per record make a bomb
+MAX_BATCH_RECORDS: Final = 250_000  # a producer's batch has a few thousand; a decompression bomb has 7 bytes per record
 _WRITE_BYTES: Final = 1 << 20
 
 
