@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.config import Settings
-from slackwater.broker.process import BrokerOptions, start_broker
+from slackwater.broker.startup import BrokerOptions, start_broker
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.group.errors import Error, UsageError
 from slackwater.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -186,7 +186,7 @@ def test_start_on_a_full_disk_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     def start(*_: object, **__: object) -> None:
         raise failure.value
 
-    monkeypatch.setattr("slackwater.broker.process.Server", start)
+    monkeypatch.setattr("slackwater.broker.startup.Server", start)
     options = BrokerOptions(directory=tmp_path, settings=Settings({}), listen=("127.0.0.1", 0))
     with pytest.raises(UsageError) as refusal:
         asyncio.run(start_broker(options))

@@ -124,7 +124,7 @@ def _imported(code: str, names: tuple[str, ...]) -> str:
 
 def test_program_does_not_import_slow_libraries() -> None:
     names = ("numpy", "rich", "crc32c", "cramjam", "prometheus_client", "pyarrow")
-    assert _imported("import sys, slackwater.cli.app, slackwater.broker.process", names) == "[]\n"
+    assert _imported("import sys, slackwater.cli.app, slackwater.broker.startup", names) == "[]\n"
 
 
 def test_broker_imports_no_other_command() -> None:
@@ -134,4 +134,4 @@ def test_broker_imports_no_other_command() -> None:
         "unittest.TestCase().assertRaises(SystemExit, main)"
     )
     names = ("typer", "pydantic", "rich", "numpy", "pyarrow", "slackwater.cli.app", "slackwater.cli.topics")
-    assert _imported(code, ("slackwater.broker.process", *names)) == "['slackwater.broker.process']\n"
+    assert _imported(code, ("slackwater.broker.startup", *names)) == "['slackwater.broker.startup']\n"

@@ -45,7 +45,6 @@ from slackwater.group.member import (
 )
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.messages import (
-    CommittedPartition,
     FindCoordinator,
     FindCoordinatorResponse,
     Heartbeat,
@@ -59,6 +58,7 @@ from slackwater.group.messages import (
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    OffsetResult,
     SyncGroup,
     SyncGroupResponse,
 )
@@ -104,7 +104,7 @@ def subscription_bytes(*topics: str, owned: str = "", generation_id: int = -1) -
 def commit_response(*errors: Error) -> OffsetCommitResponse:
     """Return the response to a commit of t-0, t-1, …, by default a successful one of t-0."""
     errors = errors or (Error.NONE,)
-    return OffsetCommitResponse(tuple(CommittedPartition("t", n, error) for n, error in enumerate(errors)))
+    return OffsetCommitResponse(tuple(OffsetResult("t", n, error) for n, error in enumerate(errors)))
 
 
 class MemberHarness:

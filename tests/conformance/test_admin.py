@@ -8,7 +8,6 @@ from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupState, OffsetsRemoved
 from slackwater.group.messages import (
-    CommittedPartition,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
@@ -19,6 +18,7 @@ from slackwater.group.messages import (
     ListedGroup,
     OffsetDelete,
     OffsetDeleteResponse,
+    OffsetResult,
 )
 
 from .coordinator_harness import GROUP, HOST, CoordinatorHarness, Member, assignment_of, join_protocols, subscription
@@ -328,9 +328,9 @@ def test_offset_delete_keeps_subscribed_topics(harness: CoordinatorHarness, stag
     assert delete(harness, ("t", 0), ("former", 0), ("former", 1)) == OffsetDeleteResponse(
         Error.NONE,
         (
-            CommittedPartition("t", 0, Error.GROUP_SUBSCRIBED_TO_TOPIC),
-            CommittedPartition("former", 0, Error.NONE),
-            CommittedPartition("former", 1, Error.NONE),
+            OffsetResult("t", 0, Error.GROUP_SUBSCRIBED_TO_TOPIC),
+            OffsetResult("former", 0, Error.NONE),
+            OffsetResult("former", 1, Error.NONE),
         ),
     )
     assert [(fetched.topic, fetched.offset) for fetched in harness.fetch()] == [("t", 1)]
@@ -345,7 +345,7 @@ def test_offset_delete_in_empty_group_deletes_any_offset(harness: CoordinatorHar
     a.leave()
 
     assert delete(harness, ("t", 0), ("t", 1)) == OffsetDeleteResponse(
-        Error.NONE, (CommittedPartition("t", 0, Error.NONE), CommittedPartition("t", 1, Error.NONE))
+        Error.NONE, (OffsetResult("t", 0, Error.NONE), OffsetResult("t", 1, Error.NONE))
     )
     assert harness.fetch() == ()
     assert harness.state is E
@@ -356,7 +356,7 @@ def test_deleting_missing_offsets_writes_nothing(harness: CoordinatorHarness) ->
     harness.commit_simple(1)
     written = len(harness.appended)
 
-    assert delete(harness, ("u", 0)) == OffsetDeleteResponse(Error.NONE, (CommittedPartition("u", 0, Error.NONE),))
+    assert delete(harness, ("u", 0)) == OffsetDeleteResponse(Error.NONE, (OffsetResult("u", 0, Error.NONE),))
     assert len(harness.appended) == written
 
 

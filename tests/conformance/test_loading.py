@@ -10,7 +10,6 @@ from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata,
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupLifecycle, GroupState, RebalanceFailed, Trigger
 from slackwater.group.messages import (
-    CommittedPartition,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
@@ -32,6 +31,7 @@ from slackwater.group.messages import (
     OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    OffsetResult,
     OffsetToCommit,
     SyncGroup,
     SyncGroupResponse,
@@ -99,7 +99,7 @@ def test_responses_while_loading(harness: CoordinatorHarness) -> None:
     assert harness.send(LeaveGroup(GROUP, (LeavingMember("a"),))).response == LeaveGroupResponse(loading)
     assert harness.send(
         OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))
-    ).response == OffsetCommitResponse((CommittedPartition("t", 0, loading),))
+    ).response == OffsetCommitResponse((OffsetResult("t", 0, loading),))
     assert harness.send(OffsetFetch((GroupToFetch(GROUP, None),))).response == OffsetFetchResponse(
         (FetchedGroup(GROUP, loading),)
     )
@@ -136,7 +136,7 @@ def test_unloaded_partition_is_not_coordinator(harness: CoordinatorHarness) -> N
     assert harness.member("a").send_join().response.error is error
     assert harness.send(
         OffsetCommit(GROUP, "", None, -1, (OffsetToCommit("t", 0, 1),))
-    ).response == OffsetCommitResponse((CommittedPartition("t", 0, error),))
+    ).response == OffsetCommitResponse((OffsetResult("t", 0, error),))
     assert harness.send(OffsetDelete(GROUP, (("t", 0),))).response == OffsetDeleteResponse(error)
     (described,) = harness.send(DescribeGroups((GROUP,))).response.groups
     assert (described.group_id, described.error) == (GROUP, error)
@@ -188,7 +188,7 @@ def test_failover_keeps_members_without_rebalance(harness: CoordinatorHarness) -
     harness.restart()
 
     assert [a.heartbeat(), b.heartbeat()] == [Error.NONE, Error.NONE]
-    assert a.commit(6).response.partitions == (CommittedPartition("t", 0, Error.NONE),)
+    assert a.commit(6).response.partitions == (OffsetResult("t", 0, Error.NONE),)
     assert b.sync().response == b.expected_sync_response()
     assert b.join().response == b.expected_join_response(generation=1, leader=a.id)
     assert (harness.state, harness.generation, harness.offset()) == (S, 1, 6)

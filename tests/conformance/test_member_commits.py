@@ -16,7 +16,6 @@ from slackwater.group.member import (
     RetriableCommitFailed,
 )
 from slackwater.group.messages import (
-    CommittedPartition,
     FetchedGroup,
     FetchedOffset,
     FindCoordinator,
@@ -28,6 +27,7 @@ from slackwater.group.messages import (
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    OffsetResult,
 )
 
 from .member_harness import COOPERATIVE, NODE, MemberHarness, at, commit_response, tps
@@ -235,7 +235,7 @@ def test_sync_commit_fails_after_api_timeout() -> None:
 def test_commit_for_unknown_partition_fails_at_once(partition: str, sync: bool) -> None:
     member = commit(MemberHarness().settle("t-0"), partition, sync=sync)
     topic, _, number = partition.partition("-")
-    refused = CommittedPartition(topic, int(number), Error.UNKNOWN_TOPIC_OR_PARTITION)
+    refused = OffsetResult(topic, int(number), Error.UNKNOWN_TOPIC_OR_PARTITION)
     member.respond(OffsetCommitResponse((refused,)))
     (done,) = member.commits
     assert str(done.error) == f"The offset of {partition} was not committed: it does not exist."

@@ -6,7 +6,6 @@ from slackwater.group.coordinator.records import CommittedOffset, StoredOffset
 from slackwater.group.errors import Error
 from slackwater.group.events import GroupState
 from slackwater.group.messages import (
-    CommittedPartition,
     DeleteGroups,
     DescribeGroups,
     FetchedGroup,
@@ -16,6 +15,7 @@ from slackwater.group.messages import (
     OffsetCommitResponse,
     OffsetDelete,
     OffsetFetch,
+    OffsetResult,
     OffsetToCommit,
 )
 
@@ -73,7 +73,7 @@ def test_commit_with_no_acceptable_partition_creates_no_group(
     response = harness.send(OffsetCommit(GROUP, "", None, -1, offsets)).response
 
     assert response == OffsetCommitResponse(
-        tuple(CommittedPartition("t", 0, Error.OFFSET_METADATA_TOO_LARGE) for _ in offsets)
+        tuple(OffsetResult("t", 0, Error.OFFSET_METADATA_TOO_LARGE) for _ in offsets)
     )
     assert dict(harness.coordinator.groups) == {}
     assert harness.log == []
@@ -87,7 +87,7 @@ def test_commit_with_generation_to_missing_group_is_rejected(
     for generation in (0, 5):
         request = OffsetCommit(GROUP, "a", None, generation, OFFSETS, reports_missing_group=reports)
         assert harness.send(request).response == OffsetCommitResponse(
-            (CommittedPartition("t", 0, error), CommittedPartition("u", 7, error))
+            (OffsetResult("t", 0, error), OffsetResult("u", 7, error))
         )
     assert dict(harness.coordinator.groups) == {}
 
@@ -166,7 +166,7 @@ def test_commit_to_stable_group_extends_session(harness: CoordinatorHarness) -> 
     (a,) = harness.stable_group("a")
     for offset in range(5):
         harness.advance_ms(SESSION_MS - 1)
-        assert a.commit(offset).response == OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),))
+        assert a.commit(offset).response == OffsetCommitResponse((OffsetResult("t", 0, Error.NONE),))
         assert harness.offset() == offset
 
     assert (harness.state, harness.member_ids) == (S, {a.id})
@@ -179,7 +179,7 @@ def test_commit_while_preparing_extends_session(harness: CoordinatorHarness) -> 
     assert harness.state is PR
     for offset in range(5):
         harness.advance_ms(SESSION_MS - 1)
-        assert b.commit(offset).response == OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),))
+        assert b.commit(offset).response == OffsetCommitResponse((OffsetResult("t", 0, Error.NONE),))
 
     assert (harness.state, harness.member_ids, harness.offset()) == (PR, {a.id, b.id}, 4)
 
@@ -208,9 +208,9 @@ def test_too_large_metadata_is_error_per_partition(harness: CoordinatorHarness) 
 
     assert response == OffsetCommitResponse(
         (
-            CommittedPartition("t", 0, Error.NONE),
-            CommittedPartition("t", 1, Error.OFFSET_METADATA_TOO_LARGE),
-            CommittedPartition("t", 2, Error.NONE),
+            OffsetResult("t", 0, Error.NONE),
+            OffsetResult("t", 1, Error.OFFSET_METADATA_TOO_LARGE),
+            OffsetResult("t", 2, Error.NONE),
         )
     )
     assert harness.fetch() == (FetchedOffset("t", 0, 1, -1, "x" * 4_096), FetchedOffset("t", 2, 3, -1, ""))
@@ -231,7 +231,7 @@ def test_generation_is_checked_before_metadata_limit(harness: CoordinatorHarness
     offsets = (OffsetToCommit("t", 0, 1, -1, "x" * 5_000),)
     response = harness.send(OffsetCommit(GROUP, a.id, None, 9, offsets)).response
 
-    assert response == OffsetCommitResponse((CommittedPartition("t", 0, Error.ILLEGAL_GENERATION),))
+    assert response == OffsetCommitResponse((OffsetResult("t", 0, Error.ILLEGAL_GENERATION),))
 
 
 @pytest.mark.proves("OC-09")
@@ -275,7 +275,7 @@ def test_commit_is_visible_only_after_write(harness: CoordinatorHarness) -> None
     assert harness.offset() == 1
     harness.release_writes()
 
-    assert commit_call.response == OffsetCommitResponse((CommittedPartition("t", 0, Error.NONE),))
+    assert commit_call.response == OffsetCommitResponse((OffsetResult("t", 0, Error.NONE),))
     assert harness.offset() == 2
 
 
@@ -374,7 +374,7 @@ def test_expiration_skips_offset_with_pending_commit() -> None:
     harness.advance_ms(1)
     harness.release_writes()
 
-    assert commit_call.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
+    assert commit_call.response.partitions == (OffsetResult("t", 0, Error.NONE),)
     assert offsets_checked_by_restart(harness) == {GROUP: {("t", 0): 2}}
 
 
@@ -388,7 +388,7 @@ def test_expiration_skips_group_with_pending_first_commit() -> None:
     harness.advance_ms(10_000)
     harness.release_writes()
 
-    assert commit_call.response.partitions == (CommittedPartition("t", 0, Error.NONE),)
+    assert commit_call.response.partitions == (OffsetResult("t", 0, Error.NONE),)
     assert offsets_checked_by_restart(harness) == {GROUP: {("t", 0): 2}}
 
 

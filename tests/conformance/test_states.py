@@ -6,7 +6,6 @@ from slackwater.group.coordinator.records import CommittedOffset, GroupMetadata,
 from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GenerationFormed, GroupState, RebalanceCompleted, Trigger
 from slackwater.group.messages import (
-    CommittedPartition,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
@@ -23,6 +22,7 @@ from slackwater.group.messages import (
     OffsetCommitResponse,
     OffsetDelete,
     OffsetDeleteResponse,
+    OffsetResult,
     OffsetToCommit,
     SyncGroup,
     SyncGroupResponse,
@@ -359,8 +359,8 @@ def test_dead_group_is_coordinator_not_available(harness: CoordinatorHarness) ->
     )
     assert harness.send(OffsetCommit(GROUP, "", None, -1, offsets)).response == OffsetCommitResponse(
         (
-            CommittedPartition("t", 0, Error.COORDINATOR_NOT_AVAILABLE),
-            CommittedPartition("t", 1, Error.COORDINATOR_NOT_AVAILABLE),
+            OffsetResult("t", 0, Error.COORDINATOR_NOT_AVAILABLE),
+            OffsetResult("t", 1, Error.COORDINATOR_NOT_AVAILABLE),
         )
     )
     assert harness.state is D

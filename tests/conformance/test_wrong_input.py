@@ -9,7 +9,6 @@ import pytest
 
 from slackwater.group.errors import Error
 from slackwater.group.messages import (
-    CommittedPartition,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
@@ -32,6 +31,7 @@ from slackwater.group.messages import (
     OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    OffsetResult,
     OffsetToCommit,
     Request,
     Response,
@@ -162,7 +162,7 @@ def invalid_commits(a: Member, b: Member) -> Iterator[tuple[str, Case]]:
         ("no generation", replace(commit, generation_id=-1), Error.ILLEGAL_GENERATION),
         ("later generation", replace(commit, generation_id=2**31 - 1), Error.ILLEGAL_GENERATION),
     ):
-        response = OffsetCommitResponse((CommittedPartition("t", 0, error), CommittedPartition("t", 1, error)))
+        response = OffsetCommitResponse((OffsetResult("t", 0, error), OffsetResult("t", 1, error)))
         yield name, Case(request, response)
         yield f"{name}, nothing to commit", Case(replace(request, offsets=()), OffsetCommitResponse(()))
 
@@ -262,7 +262,7 @@ def test_repeated_partition_in_commit_keeps_last_offset(harness: CoordinatorHarn
     offsets = (OffsetToCommit("t", 0, 1), OffsetToCommit("t", 0, 2))
 
     assert harness.send(OffsetCommit(GROUP, a.id, None, 1, offsets)).response == OffsetCommitResponse(
-        (CommittedPartition("t", 0, Error.NONE), CommittedPartition("t", 0, Error.NONE))
+        (OffsetResult("t", 0, Error.NONE), OffsetResult("t", 0, Error.NONE))
     )
     assert harness.offset() == 2
 

@@ -25,8 +25,8 @@ from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 
 if TYPE_CHECKING:
-    from slackwater.broker.process import BrokerOptions
     from slackwater.broker.server import Server
+    from slackwater.broker.startup import BrokerOptions
 
 SUMMARY: Final = "Run a broker that any Kafka client can use."
 DETAILS: Final = """\
@@ -46,7 +46,7 @@ def main(words: Sequence[str]) -> None:
     """Run `slackwater broker` with these words of the command line."""
     from slackwater.broker.config import Settings
     from slackwater.broker.config.listeners import DEFAULT_ADDRESS
-    from slackwater.broker.process import BrokerOptions, parse_address
+    from slackwater.broker.startup import BrokerOptions, parse_address
     from slackwater.properties import read_properties
 
     arguments = _parser().parse_args(words)
@@ -98,7 +98,7 @@ def _check_open_files_limit() -> None:
 
 def _named(text: str, option: str) -> str:
     """Return a listener as NAME://HOST:PORT; without a name it is PLAINTEXT."""
-    from slackwater.broker.process import parse_address, show_address
+    from slackwater.broker.startup import parse_address, show_address
 
     name, scheme_ends, address = text.rpartition("://")
     return f"{name if scheme_ends else 'PLAINTEXT'}://{show_address(*parse_address(address, option))}"
@@ -157,7 +157,7 @@ def run(main: Coroutine[None, None, None]) -> None:
 
 
 async def _serve(options: "BrokerOptions", *, until_eof: bool) -> None:
-    from slackwater.broker.process import show_address, start_broker
+    from slackwater.broker.startup import show_address, start_broker
 
     running = await start_broker(options)
     _tune_garbage_collection()

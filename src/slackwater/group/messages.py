@@ -202,8 +202,8 @@ class TxnOffsetCommit:
     verification: object = None  # of the shell, returned with the append
 
 
-class CommittedPartition(NamedTuple):
-    """The result for one offset."""
+class OffsetResult(NamedTuple):
+    """The result of committing or deleting the offset of one partition."""
 
     topic: str
     partition: int
@@ -214,7 +214,7 @@ class CommittedPartition(NamedTuple):
 class OffsetCommitResponse:
     """One entry per offset, in the order of the request."""
 
-    partitions: tuple[CommittedPartition, ...]
+    partitions: tuple[OffsetResult, ...]
 
 
 class GroupToFetch(NamedTuple):
@@ -271,7 +271,7 @@ class OffsetDeleteResponse:
     """A top-level error, or one entry per partition."""
 
     error: Error
-    partitions: tuple[CommittedPartition, ...] = ()
+    partitions: tuple[OffsetResult, ...] = ()
 
 
 # --- administration ---------------------------------------------------------------------------------------------

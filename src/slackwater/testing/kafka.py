@@ -18,8 +18,8 @@ from slackwater.broker.config import Value
 from slackwater.broker.embedded import EmbeddedBroker
 from slackwater.broker.embedded.thread import ThreadBackend
 from slackwater.broker.handlers import SUPPORTED_APIS
-from slackwater.broker.process import Address, BrokerOptions
 from slackwater.broker.server import Server
+from slackwater.broker.startup import Address, BrokerOptions
 from slackwater.clock import ManualClock
 from slackwater.group.coordinator.group import ClassicGroupMember
 from slackwater.group.errors import Error, UsageError

@@ -25,7 +25,6 @@ from slackwater.group.member import (
     Send,
 )
 from slackwater.group.messages import (
-    CommittedPartition,
     FindCoordinator,
     FindCoordinatorResponse,
     HeartbeatResponse,
@@ -34,6 +33,7 @@ from slackwater.group.messages import (
     LeaveGroup,
     OffsetCommitResponse,
     OffsetFetchResponse,
+    OffsetResult,
     SyncGroupResponse,
 )
 from slackwater.group.topic_partition import TopicPartition
@@ -346,7 +346,7 @@ def test_manual_commit_with_unknown_member_fails() -> None:
     member.assign([T0], START_MS)
     member.commit({T0: OffsetAndMetadata(1)}, START_MS, commit_id=1)
     requests = [effect for effect in member.on_response(1, NODE, START_MS) if isinstance(effect, Send)]
-    response = OffsetCommitResponse((CommittedPartition("t", 0, Error.UNKNOWN_MEMBER_ID),))
+    response = OffsetCommitResponse((OffsetResult("t", 0, Error.UNKNOWN_MEMBER_ID),))
     effects = member.on_response(requests[0].request_id, response, START_MS)
     (done,) = [effect for effect in effects if isinstance(effect, CommitDone)]
     assert isinstance(done.error, CommitFailed)

@@ -46,7 +46,6 @@ from slackwater.group.member import (
 )
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.messages import (
-    CommittedPartition,
     FetchedGroup,
     FetchedOffset,
     FindCoordinator,
@@ -62,6 +61,7 @@ from slackwater.group.messages import (
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    OffsetResult,
     SyncGroup,
     SyncGroupResponse,
 )
@@ -363,9 +363,7 @@ class RandomRun:
                 return LeaveGroupResponse(error)
             case OffsetCommit():
                 return OffsetCommitResponse(
-                    tuple(
-                        CommittedPartition(partition.topic, partition.partition, error) for partition in request.offsets
-                    )
+                    tuple(OffsetResult(partition.topic, partition.partition, error) for partition in request.offsets)
                 )
             case OffsetFetch():
                 top, each = (Error.NONE, error) if random.random() < 0.5 else (error, Error.NONE)

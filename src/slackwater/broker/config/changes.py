@@ -26,7 +26,7 @@ from slackwater.broker.config import (
 )
 from slackwater.broker.config.listeners import configured_endpoints
 from slackwater.broker.config.resources import ConfigResourceType
-from slackwater.broker.config.store import is_foreign
+from slackwater.broker.config.store import is_ignored
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import log_config
 from slackwater.group.errors import BrokerError, Error, UsageError
@@ -163,7 +163,7 @@ def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) 
     current = {name: settings[name] for name in BROKER_SETTINGS}
     try:
         texts = {
-            name: text for name, text in _changed(target, own, current, BROKER_SETTINGS).items() if not is_foreign(name)
+            name: text for name, text in _changed(target, own, current, BROKER_SETTINGS).items() if not is_ignored(name)
         }
         changed = {name: find_setting(BROKER_SETTINGS, name).parse(text) for name, text in texts.items()}
         fixed = [name for name in changed if not find_setting(BROKER_SETTINGS, name).dynamic]

@@ -101,7 +101,7 @@ _REPLICATION_FACTORS: Final = (
 )
 
 
-def is_foreign(name: str) -> bool:
+def is_ignored(name: str) -> bool:
     """Whether this is a Kafka setting without effect here."""
     return broker_setting(name) is None and name.startswith(IGNORED_SETTINGS)
 
@@ -134,10 +134,10 @@ class Settings:
         """The name and value that a static setting was given under, if it is one of ALTERNATIVE_NAMES."""
         self._watchers: list[Callable[[], None]] = []
         expanded = {
-            name: text if is_foreign(name) else expand_variables(name, text) for name, text in (static or {}).items()
+            name: text if is_ignored(name) else expand_variables(name, text) for name, text in (static or {}).items()
         }
         for name, text in self._with_primary_names(expanded).items():
-            if is_foreign(name):
+            if is_ignored(name):
                 self.ignored.append(name)
             else:
                 self.static[name] = find_setting(BROKER_SETTINGS, name).parse(text)

@@ -23,7 +23,7 @@ from slackwater.broker.embedded.description import GroupSnapshot
 from slackwater.broker.embedded.process import ProcessBackend
 from slackwater.broker.embedded.security import BrokerSecurity, parse_protocol
 from slackwater.broker.embedded.thread import EventListener, ThreadBackend
-from slackwater.broker.process import Address, BrokerOptions, parse_address, show_address
+from slackwater.broker.startup import Address, BrokerOptions, parse_address, show_address
 from slackwater.group.errors import UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.topic_partition import TopicPartition

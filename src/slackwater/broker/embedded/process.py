@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 from slackwater.broker.authentication.scram_credentials import NUMBERS
 from slackwater.broker.embedded.backend import MAX_READ_BYTES
 from slackwater.broker.embedded.security import BrokerSecurity, send_request
-from slackwater.broker.process import Address, show_address
+from slackwater.broker.startup import Address, show_address
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
 from slackwater.group.events import GroupEvent
 from slackwater.group.internal_topics import EVENTS_TOPIC

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from slackwater.broker.embedded.certificates import LOCAL_HOSTS, TestAuthority
-from slackwater.broker.process import Address, show_address
+from slackwater.broker.startup import Address, show_address
 from slackwater.broker.storage.log.files import replace_file
 from slackwater.group.errors import BrokerError, Error, UsageError
 from slackwater.security.plain import plain_message

@@ -19,8 +19,8 @@ from typing import TypeVar
 import uvloop
 
 from slackwater.broker.embedded.backend import MAX_READ_BYTES
-from slackwater.broker.process import BrokerOptions, RunningBroker, start_broker
 from slackwater.broker.server import Server
+from slackwater.broker.startup import BrokerOptions, RunningBroker, start_broker
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import BrokerError, UsageError
 from slackwater.group.events import GroupEvent

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from slackwater.group.errors import Error
 from slackwater.group.member.effects import MemberRequest, MemberResponse
 from slackwater.group.messages import (
-    CommittedPartition,
     FetchedGroup,
     FetchedOffset,
     FindCoordinator,
@@ -31,6 +30,7 @@ from slackwater.group.messages import (
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    OffsetResult,
     SyncGroup,
     SyncGroupResponse,
 )
@@ -265,7 +265,7 @@ def _commit_response(
 ) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         tuple(
-            CommittedPartition(topic.name, partition.partition_index, Error(partition.error_code))
+            OffsetResult(topic.name, partition.partition_index, Error(partition.error_code))
             for topic in response.topics
             for partition in topic.partitions
         )

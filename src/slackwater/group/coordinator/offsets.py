@@ -21,7 +21,6 @@ from slackwater.group.errors import Error
 from slackwater.group.events import EventKind, GroupLifecycle, OffsetsRemoved
 from slackwater.group.messages import (
     NO_MEMBER,
-    CommittedPartition,
     FetchedGroup,
     FetchedOffset,
     GroupToFetch,
@@ -31,6 +30,7 @@ from slackwater.group.messages import (
     OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
+    OffsetResult,
     TxnOffsetCommit,
 )
 from slackwater.group.topic_partition import TopicPartition
@@ -139,7 +139,7 @@ def _response(
     request: OffsetCommit | TxnOffsetCommit, error: Error, too_large: Collection[int] = ()
 ) -> OffsetCommitResponse:
     """Build a response with one result per offset, in the order of the request."""
-    results = [CommittedPartition(offset.topic, offset.partition, error) for offset in request.offsets]
+    results = [OffsetResult(offset.topic, offset.partition, error) for offset in request.offsets]
     for index in too_large:
         results[index] = results[index]._replace(error=Error.OFFSET_METADATA_TOO_LARGE)
     return OffsetCommitResponse(tuple(results))
@@ -282,14 +282,14 @@ def delete(collector: EffectCollector, request: OffsetDelete, reply_to: object) 
     if group.state is not EMPTY and not group.is_consumer:
         collector.respond(reply_to, OffsetDeleteResponse(Error.NON_EMPTY_GROUP))
         return
-    results: list[CommittedPartition] = []
+    results: list[OffsetResult] = []
     deleted: dict[TopicPartition, None] = {}
     unsettled_partitions = group.unsettled_partitions()
     for topic, partition in request.partitions:
         if group.is_subscribed(topic):
-            results.append(CommittedPartition(topic, partition, Error.GROUP_SUBSCRIBED_TO_TOPIC))
+            results.append(OffsetResult(topic, partition, Error.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
-        results.append(CommittedPartition(topic, partition, Error.NONE))
+        results.append(OffsetResult(topic, partition, Error.NONE))
         topic_partition = TopicPartition(topic, partition)
         if topic_partition in group.offsets or topic_partition in unsettled_partitions:
             deleted[topic_partition] = None

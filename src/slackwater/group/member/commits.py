@@ -36,9 +36,9 @@ from slackwater.group.member.states import MemberAction, MemberInput
 from slackwater.group.messages import (
     NO_GENERATION,
     NO_MEMBER,
-    CommittedPartition,
     OffsetCommit,
     OffsetCommitResponse,
+    OffsetResult,
     OffsetToCommit,
 )
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
@@ -260,7 +260,7 @@ class CommitManager:
         return next((commit for commit in self._open if commit.request_id == pending.request_id), None)
 
     def _on_error(
-        self, commit: OffsetCommitOperation | None, partition: CommittedPartition, pending: PendingRequest, now_ms: int
+        self, commit: OffsetCommitOperation | None, partition: OffsetResult, pending: PendingRequest, now_ms: int
     ) -> None:
         context = self._context
         error = partition.error

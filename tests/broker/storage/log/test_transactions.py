@@ -239,7 +239,7 @@ def test_kill_between_marker_and_index_entry(tmp_path: Path, lost: str) -> None:
         case _:
             path.write_bytes(b"\1\1" + data[2:])
     log = reopen(log)
-    assert log.segments[0].aborted.entries == [AbortedTransaction(1, 0, 1, 2), AbortedTransaction(1, 2, 3, 4)]
+    assert log.segments[0].transaction_index.entries == [AbortedTransaction(1, 0, 1, 2), AbortedTransaction(1, 2, 3, 4)]
     assert path.read_bytes() == data
     assert offsets(log) == []
 
@@ -304,7 +304,7 @@ def test_cleaner_removes_aborted_and_keeps_newest_committed(tmp_path: Path) -> N
     assert cleaner.compact(log, NOW_MS)
     assert [(record.offset, record.value) for record in committed(log)] == [(0, b"committed")]
     # The last batch of the producer keeps its sequence, and therefore the marker and its entry stay.
-    assert log.segments[0].aborted.entries == [AbortedTransaction(1, 1, 3, 4)]
+    assert log.segments[0].transaction_index.entries == [AbortedTransaction(1, 1, 3, 4)]
     assert [stored.base_offset for stored in stored_batches(log)] == [0, 2, 3]
 
 
@@ -342,7 +342,7 @@ def test_cleaner_removes_marker_after_batches_and_retention(tmp_path: Path, comm
         assert found == ([1, 3] if round_number < 2 else [3])
         log = reopen(log)
     assert next(record.value for record in committed(log)) == b"second"
-    assert not any(segment.aborted.entries for segment in log.segments)
+    assert not any(segment.transaction_index.entries for segment in log.segments)
 
 
 def test_interrupted_compaction_keeps_the_index(tmp_path: Path) -> None:
@@ -360,5 +360,5 @@ def test_interrupted_compaction_keeps_the_index(tmp_path: Path) -> None:
     for name in with_suffix(tmp_path, SNAPSHOT).values():
         name.unlink()
     log = reopen(log, clean=True)
-    assert log.segments[0].aborted.entries == [AbortedTransaction(1, 0, 1, 2)]
+    assert log.segments[0].transaction_index.entries == [AbortedTransaction(1, 0, 1, 2)]
     assert committed(log) == []

@@ -99,7 +99,10 @@ def plan(log: PartitionLog, now_ms: int) -> CleaningPlan | None:
     end_offset = closed[-1].next_offset
     # The marker of a transaction may be in a later segment than its batches.
     aborted = [
-        entry for segment in log.segments for entry in segment.aborted.entries if entry.first_offset < end_offset
+        entry
+        for segment in log.segments
+        for entry in segment.transaction_index.entries
+        if entry.first_offset < end_offset
     ]
     return CleaningPlan(
         log.directory,
@@ -266,8 +269,8 @@ def _write_transaction_index(cleaned: Segment, group: Sequence[Segment], transac
     """Write the index of the new segment; also without entries, if a replaced segment has a file (see `swap`)."""
     kept = transactions.take_kept()
     if kept or any(segment.path(TRANSACTION_INDEX).exists() for segment in group):
-        cleaned.aborted.create()
-        cleaned.aborted.rebuild(kept)
+        cleaned.transaction_index.create()
+        cleaned.transaction_index.rebuild(kept)
 
 
 def _clean_batch(

@@ -442,7 +442,7 @@ class PartitionLog:
         self.producers.update(pending.producers, pending.end_offset)
         for change in pending.transactions:
             if (aborted := self.producers.apply(change)) is not None:
-                active.aborted.append(aborted)
+                active.transaction_index.append(aborted)
         for producer_id in pending.transactional_producers:
             self._verifications.pop(producer_id, None)
         self._dirty[id(active)] = active
@@ -542,7 +542,7 @@ class PartitionLog:
             upper_bound = next_base
         aborted: list[AbortedTransaction] = []
         for segment in self.segments[index:]:
-            for transaction in segment.aborted.since(offset):
+            for transaction in segment.transaction_index.since(offset):
                 if transaction.first_offset < upper_bound:
                     aborted.append(transaction)
                 if transaction.last_stable_offset >= upper_bound:

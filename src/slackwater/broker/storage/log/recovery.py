@@ -216,7 +216,7 @@ def _read_transaction_indexes(recovered: Recovered, rebuild_from: int) -> int:
     """Read the existing indexes of aborted transactions; return the offset from which they must be rebuilt."""
     for segment in recovered.segments:
         try:
-            segment.aborted.read(segment.base_offset, max(segment.next_offset, segment.base_offset + 1))
+            segment.transaction_index.read(segment.base_offset, max(segment.next_offset, segment.base_offset + 1))
         except FileNotFoundError:
             continue
         except DamagedIndex as error:
@@ -242,7 +242,7 @@ def _producers(directory: Path, recovered: Recovered, valid_up_to: int, rebuild_
             except (DamagedSegment, WireError) as error:
                 recovered.warnings.append(f"Sequence numbers and transactions of producers may be lost: {error}")
         if segment.base_offset >= rebuild_from:
-            segment.aborted.rebuild(aborted)
+            segment.transaction_index.rebuild(aborted)
     state.end_offset = end_offset
     return state
 

@@ -56,7 +56,6 @@ class Segment:
         "_index_interval_bytes",
         "_offset_index",
         "_time_index",
-        "aborted",
         "base_offset",
         "created_ms",
         "directory",
@@ -67,6 +66,7 @@ class Segment:
         "offset_of_max_timestamp",
         "size",
         "suffix",
+        "transaction_index",
     )
 
     def __init__(
@@ -92,10 +92,10 @@ class Segment:
         self.fd = os.open(self.path(LOG), flags, 0o644)
         self._file: OpenFile | None = OpenFile(self.fd)
         self._cached_reads: dict[int, int] = {}
-        self.aborted = TransactionIndex(self.path(TRANSACTION_INDEX))
+        self.transaction_index = TransactionIndex(self.path(TRANSACTION_INDEX))
         self.reset()
         if create:
-            self.aborted.path.unlink(missing_ok=True)
+            self.transaction_index.path.unlink(missing_ok=True)
         else:
             self.size = os.fstat(self.fd).st_size
 
@@ -247,7 +247,7 @@ class Segment:
         self.time_index.add_newer(self.max_timestamp, self.offset_of_max_timestamp - self.base_offset)
         self.offset_index.write()
         self.time_index.write()
-        self.aborted.write()
+        self.transaction_index.write()
 
     def sync(self) -> None:
         """Flush all files."""
@@ -260,7 +260,7 @@ class Segment:
 
     def descriptors(self, *, with_indexes: bool) -> list[int]:
         """Return descriptors of the log file and, with `with_indexes`, of the indexes. The caller closes them."""
-        kinds = (OFFSET_INDEX, TIME_INDEX, *([TRANSACTION_INDEX] if self.aborted.entries else []))
+        kinds = (OFFSET_INDEX, TIME_INDEX, *([TRANSACTION_INDEX] if self.transaction_index.entries else []))
         descriptors = [os.dup(self.fd)]
         try:
             for kind in kinds if with_indexes else ():
@@ -380,14 +380,14 @@ class Segment:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path, target)
         self.suffix = self.suffix.removesuffix(old) + new
-        for index in (self._offset_index, self._time_index, self.aborted):
+        for index in (self._offset_index, self._time_index, self.transaction_index):
             if index is not None:
                 index.path = index.path.with_name(index.path.name.removesuffix(old) + new)
 
     def move(self, directory: Path) -> None:
         """Use the files in a renamed directory."""
         self.directory = directory
-        for index in (self._offset_index, self._time_index, self.aborted):
+        for index in (self._offset_index, self._time_index, self.transaction_index):
             if index is not None:
                 index.path = directory / index.path.name
 
