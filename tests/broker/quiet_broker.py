@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 from scripts import kafka_wire
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config import Settings
 from slackwater.broker.connection import ANONYMOUS, Connection
 from slackwater.broker.server import Server
@@ -179,7 +179,7 @@ class QuietBroker:
         return Server(directory, Settings(values), clock=self.clock, group_clock=self.clock)
 
     @property
-    def broker(self) -> Broker:
+    def broker(self) -> BrokerState:
         """The broker's parts."""
         return self.server.broker
 

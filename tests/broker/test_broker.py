@@ -31,7 +31,7 @@ def test_altered_settings_apply_to_groups(tmp_path: Path) -> None:
         assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
         broker.broker.settings.alter({"group.min.session.timeout.ms": 100, "offsets.retention.minutes": 1})
         assert join(client, 100) == Error.NONE
-        assert broker.broker.groups.config.offsets_retention_ms == 60_000
+        assert broker.broker.group_coordinator.config.offsets_retention_ms == 60_000
         broker.broker.settings.alter({"group.min.session.timeout.ms": None})
         assert join(client, 100) == Error.INVALID_SESSION_TIMEOUT
 
@@ -42,7 +42,7 @@ def test_offsets_topic_keeps_its_partition_count(tmp_path: Path) -> None:
             assert commit(broker.connect(), 5, group=group) == Error.NONE
     for partitions in (3, 50):
         with QuietBroker(tmp_path, {"offsets.topic.num.partitions": partitions}) as broker:
-            assert set(broker.broker.groups.coordinator.groups) == set("abcdef")
+            assert set(broker.broker.group_coordinator.coordinator.groups) == set("abcdef")
             broker.broker.settings.alter({"group.max.size": 5})
             assert commit(broker.connect(), 6, group="a") == Error.NONE
 

@@ -71,7 +71,7 @@ def test_sessions_survive_a_step(tmp_path: Path, step_ms: int) -> None:
     async def scenario(server: Server) -> None:
         member = await (await RawClient.at(server.port)).join_alone(session_timeout_ms=30_000)
         wall.advance_ms(step_ms)
-        server.broker.groups.tick()
+        server.broker.group_coordinator.tick()
         assert await member.heartbeat() is Error.NONE
 
     with_server(tmp_path, scenario, clock=wall)
@@ -107,7 +107,7 @@ def test_offsets_expire_by_wall_time(tmp_path: Path) -> None:
         assert await client.commit("g", {("t", 0): 1}) is Error.NONE
         wall.advance_ms(TWO_HOURS_MS)
         async with asyncio.timeout(60):
-            while "g" in server.broker.groups.coordinator.groups:
+            while "g" in server.broker.group_coordinator.coordinator.groups:
                 await asyncio.sleep(0.01)
 
     with_server(

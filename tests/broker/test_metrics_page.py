@@ -87,12 +87,12 @@ async def _join(server: Server, group_id: str) -> JoinGroupResponse:
         uuid="u",
         requires_known_member_id=False,
     )
-    server.broker.groups.submit(join, joined.set_result)
+    server.broker.group_coordinator.submit(join, joined.set_result)
     response = await joined
     assert response.error is Error.NONE
     synced: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
     assignments = ((response.member_id, b"all"),)
-    server.broker.groups.submit(
+    server.broker.group_coordinator.submit(
         SyncGroup(group_id, response.member_id, None, response.generation_id, assignments=assignments),
         synced.set_result,
     )

@@ -84,7 +84,7 @@ def test_pipelined_commits(tmp_path: Path, version: int) -> None:
         client.send_bytes(simple_commits(broker, version, 20))
         client.send_bytes(frames(version, 30, commit(broker, [("t", 1, 5)])) + simple_commits(broker, version, 3, 31))
         assert commit_errors(client, version) == [[0, 0, 0]] * 20 + [[0]] + [[0, 0, 0]] * 3
-        stored = broker.broker.groups.coordinator.groups[GROUP].offsets
+        stored = broker.broker.group_coordinator.coordinator.groups[GROUP].offsets
         assert {partition: offset.offset for partition, offset in stored.items()} == {
             ("t", 0): 33,
             ("t", 1): 5,
@@ -214,7 +214,7 @@ def test_failed_requests_get_an_error_response(tmp_path: Path, monkeypatch: pyte
             raise RuntimeError("injected by the test")
 
         with monkeypatch.context() as patch:
-            patch.setattr(broker.broker.groups, "submit", fail)
+            patch.setattr(broker.broker.group_coordinator, "submit", fail)
             client.send_bytes(frames(4, 0, request, request))
             client.send_bytes(simple_commits(broker, 9, 2))
         commit_request, error = commit(broker, [("t", 0, 0), ("t", 2, 0), ("u", 0, 7)]), Error.UNKNOWN_SERVER_ERROR

@@ -104,7 +104,7 @@ def test_a_silent_member_expires_after_a_stall(tmp_path: Path) -> None:
         server.broker.loop.call_soon(time.sleep, STALL_S)  # the fault
         await asyncio.sleep(0)
         async with asyncio.timeout(60):
-            while server.broker.groups.coordinator.groups["g"].members:
+            while server.broker.group_coordinator.coordinator.groups["g"].members:
                 await asyncio.sleep(0.01)
         member.send_heartbeat()
         assert await asyncio.to_thread(member.heartbeat_error) is Error.UNKNOWN_MEMBER_ID

@@ -79,7 +79,7 @@ def _errors_of_all_requests(client: QuietClient) -> dict[str, int]:
 @pytest.mark.proves("CO-02")
 def test_not_coordinator_without_the_partition(broker: QuietBroker) -> None:
     client = broker.connect()
-    coordinator = broker.broker.groups.coordinator
+    coordinator = broker.broker.group_coordinator.coordinator
     coordinator.unload(coordinator.offsets_partition_of(GROUP), None, broker.clock.now_ms())
     assert set(_errors_of_all_requests(client).values()) == {Error.NOT_COORDINATOR}
 
@@ -88,7 +88,7 @@ def test_not_coordinator_without_the_partition(broker: QuietBroker) -> None:
 def test_load_in_progress_while_loading(broker: QuietBroker) -> None:
     client = broker.connect()
     join_stable_group(client)
-    coordinator = broker.broker.groups.coordinator
+    coordinator = broker.broker.group_coordinator.coordinator
     partition, now_ms = coordinator.offsets_partition_of(GROUP), broker.clock.now_ms()
     coordinator.load(partition, 1, now_ms)
     errors = _errors_of_all_requests(client)
@@ -115,7 +115,7 @@ def test_commit_rejects_only_missing_partitions(broker: QuietBroker, version: in
     }
     rejected = dict.fromkeys([("t", 3), ("t", -1), ("nowhere", 0)], int(Error.UNKNOWN_TOPIC_OR_PARTITION))
     assert errors == rejected | dict.fromkeys([("t", 0), ("t", 2), ("u", 0)], 0)
-    assert set(broker.broker.groups.coordinator.groups[GROUP].offsets) == {("t", 0), ("t", 2), ("u", 0)}
+    assert set(broker.broker.group_coordinator.coordinator.groups[GROUP].offsets) == {("t", 0), ("t", 2), ("u", 0)}
 
 
 @pytest.mark.proves("OC-12")
@@ -125,10 +125,10 @@ def test_commit_response_waits_for_flush_always(tmp_path: Path) -> None:
         response = _commit_later(broker.connect())
         broker.pass_ms(4_999)
         assert response() is None
-        assert not broker.broker.groups.coordinator.groups[GROUP].offsets
+        assert not broker.broker.group_coordinator.coordinator.groups[GROUP].offsets
         held.release()
         assert _error(response()) == Error.NONE
-        assert broker.broker.groups.coordinator.groups[GROUP].offsets
+        assert broker.broker.group_coordinator.coordinator.groups[GROUP].offsets
 
 
 @pytest.mark.proves("OC-12")
@@ -142,7 +142,7 @@ def test_slow_commit_times_out_and_is_still_applied(tmp_path: Path) -> None:
         second = _commit_later(client, 6)  # shares the next flush
         held.release()
         assert _error(second()) == Error.NONE
-        (offset,) = broker.broker.groups.coordinator.groups[GROUP].offsets.values()
+        (offset,) = broker.broker.group_coordinator.coordinator.groups[GROUP].offsets.values()
         assert offset.offset == 6
 
 

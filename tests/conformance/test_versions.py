@@ -34,7 +34,7 @@ class GroupClient:
 
     @property
     def group(self) -> ClassicGroup:
-        return self.broker.broker.groups.coordinator.groups[GROUP]
+        return self.broker.broker.group_coordinator.coordinator.groups[GROUP]
 
     @property
     def member_ids(self) -> set[str]:

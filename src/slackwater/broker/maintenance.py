@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.connection import Connection
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -31,7 +31,7 @@ class Maintenance:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: BrokerState,
         connections: set[Connection],
         *,
         after_reading: Callable[[Callable[[], object]], object] = lambda work: work(),

@@ -80,7 +80,7 @@ class BrokerCollector(Collector):
         yield from self._process.collect()
 
     def _groups(self) -> Iterator[Metric]:
-        groups = self._server.broker.groups.coordinator.groups.values()
+        groups = self._server.broker.group_coordinator.coordinator.groups.values()
         states = Counter(group.state for group in groups)
         by_state = GaugeMetricFamily("slackwater_groups", "Groups, by state.", labels=["state"])
         for state in GroupState:

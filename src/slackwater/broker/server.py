@@ -27,7 +27,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config import Settings
 from slackwater.broker.config.listeners import Endpoint, host_limits, plaintext_endpoint
 from slackwater.broker.connection import Connection
@@ -94,7 +94,7 @@ class Server:
         raise_open_files_limit()  # the logs of a directory may need more descriptors than the default limit
         opened = DataDirectory.open(directory, new_cluster_id(), settings.number("node.id"))
         try:
-            self.broker = Broker(
+            self.broker = BrokerState(
                 settings,
                 opened,
                 loop=self._loop,

@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config import Settings
 from slackwater.broker.config.listeners import (
     DEFAULT_ADDRESS,
@@ -122,13 +122,13 @@ async def start_broker(options: BrokerOptions) -> RunningBroker:
     return running
 
 
-def _log_loaded_data(broker: Broker) -> None:
+def _log_loaded_data(broker: BrokerState) -> None:
     partitions = sum(len(topic.partitions) for topic in broker.topics)
     if not partitions:
         log.info("The data directory holds no topics yet.")
         return
     shutdown = "clean" if broker.directory.clean_shutdown else "not clean; unflushed segments were checked"
-    groups = len(broker.groups.coordinator.groups)
+    groups = len(broker.group_coordinator.coordinator.groups)
     log.info(
         "Loaded topics: %d, partitions: %d, groups: %d; the last shutdown was %s.",
         len(broker.topics),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers import Handler
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.server import Server
@@ -45,7 +45,7 @@ class InjectedFault(ABC):
         """Deactivate the fault."""
         self._finished.set()
 
-    def inject(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+    def inject(self, handler: Handler, broker: BrokerState, context: RequestContext, request: Any) -> None:
         """Inject the fault into a request."""
         self.count += 1
         if self._remaining is not None:
@@ -55,7 +55,7 @@ class InjectedFault(ABC):
             self._finished.set()
 
     @abstractmethod
-    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None: ...
+    def _apply(self, handler: Handler, broker: BrokerState, context: RequestContext, request: Any) -> None: ...
 
 
 class DelayFault(InjectedFault):
@@ -65,7 +65,7 @@ class DelayFault(InjectedFault):
         super().__init__(times)
         self._seconds = seconds
 
-    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+    def _apply(self, handler: Handler, broker: BrokerState, context: RequestContext, request: Any) -> None:
         handler.handle(
             broker, _HeldContext(context, lambda deliver: broker.loop.call_later(self._seconds, deliver)), request
         )
@@ -78,7 +78,7 @@ class DropFault(InjectedFault):
         super().__init__(times)
         self._processed = processed
 
-    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+    def _apply(self, handler: Handler, broker: BrokerState, context: RequestContext, request: Any) -> None:
         if self._processed:
             handler.handle(broker, _HeldContext(context, lambda _deliver: context.connection.abort()), request)
         else:
@@ -92,7 +92,7 @@ class ErrorFault(InjectedFault):
         super().__init__(times)
         self._error = error
 
-    def _apply(self, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+    def _apply(self, handler: Handler, broker: BrokerState, context: RequestContext, request: Any) -> None:
         if getattr(request, "acks", None) == 0:
             context.connection.abort()  # a producer with acks=0 gets no response
         else:
@@ -127,7 +127,9 @@ class FaultInjector:
             handle = partial(self._handle, server, handler)
             server.handlers[api_key] = Handler(handler.api, handle, handler.error_response)
 
-    def _handle(self, server: Server, handler: Handler, broker: Broker, context: RequestContext, request: Any) -> None:
+    def _handle(
+        self, server: Server, handler: Handler, broker: BrokerState, context: RequestContext, request: Any
+    ) -> None:
         faults = self._faults.get(context.api_key, deque())
         while faults and faults[0].is_finished:
             faults.popleft()

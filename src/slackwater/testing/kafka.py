@@ -147,7 +147,7 @@ def _check_times(times: int | None) -> int | None:
 
 
 def _expire(server: Server, group_id: str, name: str) -> None:
-    group = server.broker.groups.coordinator.groups.get(group_id)
+    group = server.broker.group_coordinator.coordinator.groups.get(group_id)
     members = list(group.members.values()) if group is not None else []
     matches = [member for member in members if name in (member.member_id, member.group_instance_id, member.client_id)]
     if len(matches) != 1:
@@ -157,7 +157,7 @@ def _expire(server: Server, group_id: str, name: str) -> None:
     (member,) = matches
     if member.awaiting_join is not None or member.awaiting_sync is not None:
         raise UsageError(f"{_describe(member)} waits for a response in a rebalance and cannot expire until it is sent.")
-    server.broker.groups.expire(group_id, member.member_id)
+    server.broker.group_coordinator.expire(group_id, member.member_id)
 
 
 def _describe(member: ClassicGroupMember) -> str:

@@ -21,4 +21,4 @@ def test_each_group_has_a_result_and_stays_deleted(tmp_path: Path, version: int)
     errors = {result["group_id"]: result["error_code"] for result in results}
     assert errors == {"old": Error.NONE, "busy": Error.NON_EMPTY_GROUP, "never": Error.GROUP_ID_NOT_FOUND}
     with QuietBroker(tmp_path) as broker:
-        assert set(broker.broker.groups.coordinator.groups) == {"busy"}
+        assert set(broker.broker.group_coordinator.coordinator.groups) == {"busy"}

@@ -63,7 +63,7 @@ def test_offsets_of_a_deleted_topic_are_deleted(tmp_path: Path) -> None:
             server.broker.topics.create(name, 1)
         committed: list[OffsetCommitResponse] = []
         offsets = tuple(OffsetToCommit(name, 0, 5) for name in ("gone", "kept"))
-        server.broker.groups.submit(OffsetCommit("g", "", None, -1, offsets), committed.append)
+        server.broker.group_coordinator.submit(OffsetCommit("g", "", None, -1, offsets), committed.append)
         client = await Client.connect(server)
         await client.request(MetadataRequest(), MetadataResponse)  # the commit is written before this response
         assert [partition.error for partition in committed[0].partitions] == [Error.NONE, Error.NONE]
@@ -71,7 +71,7 @@ def test_offsets_of_a_deleted_topic_are_deleted(tmp_path: Path) -> None:
         await delete(server, DeleteTopicState("gone"))
 
         fetched: list[OffsetFetchResponse] = []
-        server.broker.groups.submit(OffsetFetch((GroupToFetch("g", None),)), fetched.append)
+        server.broker.group_coordinator.submit(OffsetFetch((GroupToFetch("g", None),)), fetched.append)
         assert [(offset.topic, offset.offset) for offset in fetched[0].groups[0].offsets] == [("kept", 5)]
         client.close()
 

@@ -28,7 +28,7 @@ def test_leave_reason_since_v5(tmp_path: Path, version: int, reason: str) -> Non
 def test_top_level_error_takes_precedence(tmp_path: Path, version: int) -> None:
     with QuietBroker(tmp_path) as broker:
         client = broker.connect()
-        broker.broker.groups.coordinator.unload(0, None, broker.clock.now_ms())
+        broker.broker.group_coordinator.coordinator.unload(0, None, broker.clock.now_ms())
         request = {"member_id": "m", "members": [{"member_id": "m", "group_instance_id": None}]}
         response = client.request_fields("LeaveGroup", version, group_id=GROUP, **request)
     assert response["error_code"] == Error.NOT_COORDINATOR

@@ -42,7 +42,7 @@ def test_committed_fields_survive_a_restart(tmp_path: Path, version: int) -> Non
     epoch = 7 if version >= 6 else -1
     expiry_ms = now_ms + 60_000 if version <= 4 else None
     with QuietBroker(tmp_path) as broker:
-        offsets = broker.broker.groups.coordinator.groups[GROUP].offsets
+        offsets = broker.broker.group_coordinator.coordinator.groups[GROUP].offsets
     assert offsets == {("t", 1): StoredOffset(42, epoch, "note", now_ms, expiry_ms)}
 
 
@@ -83,7 +83,7 @@ def test_pipelined_commits_are_one_batch(tmp_path: Path) -> None:
         written = log.read(before, 1_000_000)
         assert isinstance(written, memoryview)
         assert [batch.last_offset_delta + 1 for batch in iter_batches(written)] == [3]
-        groups = broker.broker.groups.coordinator.groups
+        groups = broker.broker.group_coordinator.coordinator.groups
         assert [offset.offset for group in "xy" for offset in groups[group].offsets.values()] == [3, 2]
 
 

@@ -21,4 +21,4 @@ def test_offsets_stay_deleted_after_a_restart(tmp_path: Path) -> None:
         {"partition_index": 1, "error_code": Error.NONE},
     ]
     with QuietBroker(tmp_path) as broker:
-        assert list(broker.broker.groups.coordinator.groups[GROUP].offsets) == [("t", 0)]
+        assert list(broker.broker.group_coordinator.coordinator.groups[GROUP].offsets) == [("t", 0)]

@@ -37,7 +37,7 @@ def test_group_error_is_on_partitions_in_v1(tmp_path: Path, version: int) -> Non
     topics = [{"name": "t", "partition_indexes": [0, 1]}]
     with QuietBroker(tmp_path, t=2) as broker:
         client = broker.connect()
-        broker.broker.groups.coordinator.unload(0, None, broker.clock.now_ms())
+        broker.broker.group_coordinator.coordinator.unload(0, None, broker.clock.now_ms())
         if version >= 8:
             request = {"groups": [{"group_id": GROUP, "topics": topics}]}
             (response,) = client.request_fields("OffsetFetch", version, **request)["groups"]

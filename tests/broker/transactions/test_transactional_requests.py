@@ -49,7 +49,7 @@ _R = TypeVar("_R", bound=TransactionResponse)
 async def ask(server: Server, request: TransactionRequest, _response: type[_R]) -> _R:
     """Send a request to the transaction coordinator."""
     answer: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
-    server.broker.transactions.submit(request, answer.set_result)
+    server.broker.transaction_coordinator.submit(request, answer.set_result)
     async with asyncio.timeout(DEADLINE_S):
         return await answer
 

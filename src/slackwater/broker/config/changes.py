@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from slackwater.broker.authentication.tls_context import build_context
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
@@ -75,7 +75,7 @@ class ResourceResult(NamedTuple):
 
 
 def check_rights(
-    broker: Broker, context: RequestContext, operation: AclOperation, resource_type: int, name: str
+    broker: BrokerState, context: RequestContext, operation: AclOperation, resource_type: int, name: str
 ) -> None:
     """Raise `BrokerError` unless the client may perform an operation on the settings of a resource."""
     match resource_type:
@@ -91,7 +91,7 @@ def check_rights(
 
 
 def alter_all(
-    broker: Broker, context: RequestContext, targets: Sequence[ResourceChanges], *, validate_only: bool
+    broker: BrokerState, context: RequestContext, targets: Sequence[ResourceChanges], *, validate_only: bool
 ) -> list[ResourceResult]:
     """Change several resources independently; a resource that appears twice is not changed."""
     counts = Counter(target[:2] for target in targets)
@@ -111,7 +111,7 @@ def alter_all(
     return results
 
 
-def _alter(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
+def _alter(broker: BrokerState, target: ResourceChanges, validate_only: bool) -> None:
     _check_changes(target.changes)
     match target.resource_type:
         case ConfigResourceType.TOPIC:
@@ -142,7 +142,7 @@ def _check_changes(changes: Iterable[ConfigChange]) -> None:
             raise BrokerError(Error.INVALID_REQUEST, f"Null value not supported for : {change.name}")
 
 
-def _alter_topic(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
+def _alter_topic(broker: BrokerState, target: ResourceChanges, validate_only: bool) -> None:
     topic = broker.topics.get(target.resource_name)
     if topic is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{target.resource_name}' does not exist.")
@@ -153,7 +153,7 @@ def _alter_topic(broker: Broker, target: ResourceChanges, validate_only: bool) -
         broker.topics.alter(topic, overrides)
 
 
-def _alter_broker(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
+def _alter_broker(broker: BrokerState, target: ResourceChanges, validate_only: bool) -> None:
     settings = broker.settings
     is_cluster_wide = target.resource_name == ""
     if not is_cluster_wide:
@@ -203,7 +203,7 @@ def _check_cluster_wide(changes: Iterable[ConfigChange], *, is_cluster_wide: boo
             )
 
 
-def check_broker_name(broker: Broker, name: str) -> None:
+def check_broker_name(broker: BrokerState, name: str) -> None:
     """Raise `BrokerError` unless the name is the id of this broker."""
     if not name.removeprefix("-").isdecimal():
         raise BrokerError(Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
@@ -214,7 +214,7 @@ def check_broker_name(broker: Broker, name: str) -> None:
         )
 
 
-def _alter_loggers(broker: Broker, target: ResourceChanges, validate_only: bool) -> None:
+def _alter_loggers(broker: BrokerState, target: ResourceChanges, validate_only: bool) -> None:
     check_broker_name(broker, target.resource_name)
     for change in target.changes:
         if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):

@@ -137,14 +137,14 @@ class ThreadBackend:
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Return the coordinator's description of a group."""
         responses: list[DescribeGroupsResponse] = []
-        self.call(lambda server: server.broker.groups.submit(DescribeGroups((group_id,)), responses.append))
+        self.call(lambda server: server.broker.group_coordinator.submit(DescribeGroups((group_id,)), responses.append))
         return responses[0].groups[0]
 
     def committed(self, group_id: str) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group."""
         responses: list[OffsetFetchResponse] = []
         request = OffsetFetch((GroupToFetch(group_id, None),))
-        self.call(lambda server: server.broker.groups.submit(request, responses.append))
+        self.call(lambda server: server.broker.group_coordinator.submit(request, responses.append))
         return {
             TopicPartition(offset.topic, offset.partition): offset.offset for offset in responses[0].groups[0].offsets
         }

@@ -5,7 +5,7 @@ v2   PRODUCER_FENCED; in older versions it is INVALID_PRODUCER_EPOCH
 The partition of `__consumer_offsets` that stores the group becomes part of the transaction (TX-35).
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.transactions.client_errors import client_error
 from slackwater.group.errors import Error
@@ -16,7 +16,7 @@ from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: AddOffsetsToTxnRequest) -> None:
     """Add the group's partition of the offsets topic to the transaction."""
     if not broker.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
         context.respond(error_response(request, context.version, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
@@ -28,8 +28,10 @@ def handle(broker: Broker, context: RequestContext, request: AddOffsetsToTxnRequ
     def on_response(response: AddPartitionsResponse) -> None:
         context.respond(error_response(request, context.version, client_error(response.error, context.version)))
 
-    topic_partition = TopicPartition(OFFSETS_TOPIC, broker.groups.coordinator.offsets_partition_of(request.group_id))
-    broker.transactions.submit(
+    topic_partition = TopicPartition(
+        OFFSETS_TOPIC, broker.group_coordinator.coordinator.offsets_partition_of(request.group_id)
+    )
+    broker.transaction_coordinator.submit(
         AddPartitions(
             request.transactional_id, request.producer_id, request.producer_epoch, frozenset({topic_partition})
         ),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import INTERNAL
 from slackwater.broker.transactions.client_errors import client_error
@@ -38,7 +38,7 @@ _BROKERS_VERSION: Final = 2  # the transaction version of clients whose partitio
 OnErrors = Callable[[Mapping[TopicPartition, Error]], None]
 
 
-def handle(broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: AddPartitionsToTxnRequest) -> None:
     """Add the partitions to the transactions, or check them."""
     if context.version < _FOR_BROKERS_SINCE:
         _handle_client(broker, context, request)
@@ -66,7 +66,7 @@ def handle(broker: Broker, context: RequestContext, request: AddPartitionsToTxnR
         context.respond(AddPartitionsToTxnResponse())
 
 
-def _handle_client(broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest) -> None:
+def _handle_client(broker: BrokerState, context: RequestContext, request: AddPartitionsToTxnRequest) -> None:
     transactional_id = request.v3_and_below_transactional_id
     if not broker.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
         context.respond(error_response(request, context.version, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
@@ -95,7 +95,7 @@ def _handle_client(broker: Broker, context: RequestContext, request: AddPartitio
     _add(broker, transaction, rejected, on_errors, client_version=0)
 
 
-def _missing(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Error]:
+def _missing(broker: BrokerState, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Error]:
     return {
         partition: Error.UNKNOWN_TOPIC_OR_PARTITION
         for partition in partitions
@@ -104,7 +104,7 @@ def _missing(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[Topic
 
 
 def _add(
-    broker: Broker,
+    broker: BrokerState,
     transaction: AddPartitionsToTxnTransaction,
     rejected: Mapping[TopicPartition, Error],
     on_errors: OnErrors,
@@ -120,13 +120,13 @@ def _add(
         def on_verified(response: VerifyPartitionsResponse) -> None:
             on_errors(response.errors)
 
-        broker.transactions.submit(VerifyPartitions(*producer, frozenset(partitions)), on_verified)
+        broker.transaction_coordinator.submit(VerifyPartitions(*producer, frozenset(partitions)), on_verified)
         return
 
     def on_added(response: AddPartitionsResponse) -> None:
         on_errors(dict.fromkeys(partitions, response.error))
 
-    broker.transactions.submit(AddPartitions(*producer, frozenset(partitions), client_version), on_added)
+    broker.transaction_coordinator.submit(AddPartitions(*producer, frozenset(partitions), client_version), on_added)
 
 
 def error_response(request: AddPartitionsToTxnRequest, version: int, error: Error) -> AddPartitionsToTxnResponse:

@@ -5,7 +5,7 @@ Removing a quota that does not exist is not an error.
 
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
@@ -19,7 +19,7 @@ from slackwater.wire.messages.alter_client_quotas import (
 NO_QUOTAS: Final = "This broker has no quotas. It limits connections (max.connections) and the size of requests."
 
 
-def handle(broker: Broker, context: RequestContext, request: AlterClientQuotasRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: AlterClientQuotasRequest) -> None:
     """Reject every entry that sets a quota."""
     if not broker.allows_cluster(context, AclOperation.ALTER_CONFIGS):
         context.respond(

@@ -4,7 +4,7 @@ v1   allow_replication_factor_change, which has no effect: every partition has o
 """
 
 from slackwater.broker.authorization import needs
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.replica_assignment import check_replicas
 from slackwater.group.errors import BrokerError, Error
@@ -18,7 +18,7 @@ from slackwater.wire.messages.alter_partition_reassignments import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: AlterPartitionReassignmentsRequest) -> None:
     """Accept assignments to this broker and reject all others."""
     if not broker.allows_cluster(context, AclOperation.ALTER):
         context.respond(_denied(request))
@@ -62,7 +62,7 @@ def _denied(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassi
     )
 
 
-def _partition(broker: Broker, topic: str, requested: ReassignablePartition) -> ReassignablePartitionResponse:
+def _partition(broker: BrokerState, topic: str, requested: ReassignablePartition) -> ReassignablePartitionResponse:
     index = requested.partition_index
     try:
         _check_reassignment(broker, topic, requested)
@@ -71,7 +71,7 @@ def _partition(broker: Broker, topic: str, requested: ReassignablePartition) -> 
     return ReassignablePartitionResponse(index, error_message=None)
 
 
-def _check_reassignment(broker: Broker, topic: str, requested: ReassignablePartition) -> None:
+def _check_reassignment(broker: BrokerState, topic: str, requested: ReassignablePartition) -> None:
     if broker.topics.get(topic) is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
     if broker.topics.partition(topic, requested.partition_index) is None:

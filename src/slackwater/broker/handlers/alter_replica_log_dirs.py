@@ -3,7 +3,7 @@
 A partition may be moved to the directory where it is. Any other directory is LOG_DIR_NOT_FOUND.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
@@ -15,7 +15,7 @@ from slackwater.wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: AlterReplicaLogDirsRequest) -> None:
     """Respond with the result for each partition; nothing moves."""
     if not broker.allows_cluster(context, AclOperation.ALTER):
         context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))
@@ -45,7 +45,7 @@ def error_response(request: AlterReplicaLogDirsRequest, version: int, error: Err
 _OTHER = Error.LOG_DIR_NOT_FOUND
 
 
-def _find_error(broker: Broker, name: str, partition: int) -> Error:
+def _find_error(broker: BrokerState, name: str, partition: int) -> Error:
     topic = broker.topics.get(name)
     exists = topic is not None and 0 <= partition < len(topic.partitions)
     return Error.NONE if exists else Error.UNKNOWN_TOPIC_OR_PARTITION

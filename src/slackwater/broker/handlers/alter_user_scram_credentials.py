@@ -9,7 +9,7 @@ from typing import Final
 
 from slackwater.broker.authentication.scram_credentials import NUMBERS
 from slackwater.broker.authorization import needs
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation
@@ -27,7 +27,7 @@ MAX_ITERATIONS: Final = 16_384
 _Key = tuple[str, ScramAlgorithm]
 
 
-def handle(broker: Broker, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
     """Change the credentials of the users that have no invalid change."""
     if not broker.allows_cluster(context, AclOperation.ALTER):
         context.respond(_error_for_all(request, Error.CLUSTER_AUTHORIZATION_FAILED, needs(AclOperation.ALTER)))

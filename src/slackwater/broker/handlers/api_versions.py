@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.connection import MAX_SOFTWARE_NAME
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -31,7 +31,7 @@ FEATURES_EPOCH: Final = 0  # features never change here
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ApiVersionsRequest) -> None:
     """List all APIs and their versions."""
     listed = response(request, context.version, broker.apis)
     if listed.error_code == Error.NONE:

@@ -8,7 +8,7 @@ number 0 (UNKNOWN) closes the connection.
 """
 
 from slackwater.broker.authorization import needs
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.acl_bindings import has_unknown, is_for_filters, to_acl
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import BrokerError, Error
@@ -16,7 +16,7 @@ from slackwater.security.acls import Acl, AclOperation
 from slackwater.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: CreateAclsRequest) -> None:
     """Store the rules."""
     if any(has_unknown(new, new.resource_type, new.resource_pattern_type) for new in request.creations):
         context.skip_response()

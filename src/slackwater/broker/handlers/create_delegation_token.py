@@ -3,7 +3,7 @@
 v3   the user who requested the token
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.connection import ANONYMOUS
 from slackwater.broker.handlers.delegation_tokens import refusal, time_of
 from slackwater.broker.request_context import RequestContext
@@ -11,7 +11,7 @@ from slackwater.group.errors import Error
 from slackwater.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: CreateDelegationTokenRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: CreateDelegationTokenRequest) -> None:
     """Refuse the request."""
     context.respond(_refused(refusal(context), context.version, context.principal))
 

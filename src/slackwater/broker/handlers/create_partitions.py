@@ -6,7 +6,7 @@ All versions behave the same. `__consumer_offsets` cannot grow: the partition of
 from collections import Counter
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
@@ -25,7 +25,7 @@ from slackwater.wire.messages.create_partitions import (
 _CONTENTS: Final = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactional ids"}
 
 
-def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: CreatePartitionsRequest) -> None:
     """Add partitions, or only validate the request."""
     counts = Counter(topic.name for topic in request.topics)
 
@@ -50,7 +50,7 @@ def error_response(request: CreatePartitionsRequest, version: int, error: Error)
 
 
 def _result(
-    broker: Broker, context: RequestContext, change: CreatePartitionsTopic, count: int, *, validate_only: bool
+    broker: BrokerState, context: RequestContext, change: CreatePartitionsTopic, count: int, *, validate_only: bool
 ) -> Sliced[CreatePartitionsTopicResult]:
     error, message = Error.NONE, None
     try:
@@ -68,7 +68,7 @@ def _result(
     return CreatePartitionsTopicResult(change.name, error, message)
 
 
-def _check_change(broker: Broker, change: CreatePartitionsTopic) -> Topic:
+def _check_change(broker: BrokerState, change: CreatePartitionsTopic) -> Topic:
     topic = broker.topics.get(change.name)
     if topic is None:
         raise BrokerError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {change.name!r}.")

@@ -10,7 +10,7 @@ There is one broker, so a topic has one replica. A topic that appears twice in a
 from collections import Counter
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config.describe import describe_topic
 from slackwater.broker.config.store import parse_topic_settings
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
@@ -37,7 +37,7 @@ _PARTITION_SETTINGS: Final = {
 }
 
 
-def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: CreateTopicsRequest) -> None:
     """Create topics, or only validate the request."""
     counts = Counter(topic.name for topic in request.topics)
     creates_all = broker.allows_cluster(context, AclOperation.CREATE)
@@ -66,7 +66,7 @@ def error_response(request: CreateTopicsRequest, version: int, error: Error) -> 
 
 
 def _result(
-    broker: Broker, topic: CreatableTopic, request: CreateTopicsRequest, count: int, *, too_many: bool
+    broker: BrokerState, topic: CreatableTopic, request: CreateTopicsRequest, count: int, *, too_many: bool
 ) -> Sliced[CreatableTopicResult]:
     try:
         if count > 1:
@@ -87,7 +87,7 @@ def _hide_configs(result: CreatableTopicResult) -> None:
         result.configs = []
 
 
-def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -> Sliced[CreatableTopicResult]:
+def _create(broker: BrokerState, requested: CreatableTopic, *, validate_only: bool) -> Sliced[CreatableTopicResult]:
     partitions = _partitions(broker, requested)
     settings = _settings(requested)
     broker.topics.check(requested.name, partitions, settings)
@@ -112,7 +112,7 @@ def _create(broker: Broker, requested: CreatableTopic, *, validate_only: bool) -
     )
 
 
-def _partitions(broker: Broker, requested: CreatableTopic) -> int:
+def _partitions(broker: BrokerState, requested: CreatableTopic) -> int:
     """Return the number of partitions, if the replicas can be placed."""
     replicas = requested.replication_factor
     if requested.assignments:
@@ -135,7 +135,7 @@ def _partitions(broker: Broker, requested: CreatableTopic) -> int:
     return broker.settings.number("num.partitions") if requested.num_partitions == DEFAULT else requested.num_partitions
 
 
-def _coordinator_partitions(broker: Broker, name: str, requested: int) -> int:
+def _coordinator_partitions(broker: BrokerState, name: str, requested: int) -> int:
     """Return the partitions of a coordinator's topic, which must match its setting."""
     setting = _PARTITION_SETTINGS[name]
     needed = broker.settings.number(setting)
@@ -146,7 +146,7 @@ def _coordinator_partitions(broker: Broker, name: str, requested: int) -> int:
     return needed
 
 
-def _assigned_partitions(broker: Broker, requested: CreatableTopic) -> int:
+def _assigned_partitions(broker: BrokerState, requested: CreatableTopic) -> int:
     if requested.replication_factor != DEFAULT:
         raise BrokerError(
             Error.INVALID_REQUEST,

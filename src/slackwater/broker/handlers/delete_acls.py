@@ -6,7 +6,7 @@ A rule that several filters select is reported for each of them.
 """
 
 from slackwater.broker.authorization import needs
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.acl_bindings import has_unknown, to_filter
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -19,7 +19,7 @@ from slackwater.wire.messages.delete_acls import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DeleteAclsRequest) -> None:
     """Delete the rules that the filters select."""
     if any(has_unknown(sent, sent.resource_type_filter, sent.pattern_type_filter) for sent in request.filters):
         context.skip_response()

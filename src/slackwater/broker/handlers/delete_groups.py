@@ -3,7 +3,7 @@
 v2  flexible
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -11,7 +11,7 @@ from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DeleteGroupsRequest) -> None:
     """Delete groups and their offsets (AD-04)."""
     denied: dict[str, DeletableGroupResult] = {}
     allowed: list[str] = []
@@ -25,7 +25,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteGroupsRequest
         results = [DeletableGroupResult(group.group_id or "", group.error) for group in response.groups]
         context.respond(DeleteGroupsResponse(results=[*denied.values(), *results]))
 
-    broker.groups.submit(messages.DeleteGroups(tuple(allowed)), on_response)
+    broker.group_coordinator.submit(messages.DeleteGroups(tuple(allowed)), on_response)
 
 
 def error_response(request: DeleteGroupsRequest, version: int, error: Error) -> DeleteGroupsResponse:

@@ -8,7 +8,7 @@ POLICY_VIOLATION for a topic with cleanup.policy=compact only, INVALID_TOPIC_EXC
 Partitions are handled in slices, because each change is flushed to disk.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
@@ -24,13 +24,13 @@ from slackwater.wire.messages.delete_records import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DeleteRecordsRequest) -> None:
     """Delete the records before the requested offsets."""
     broker.appends.write_pending()
     handle_in_slices(broker, context, request, _delete_all(broker, context, request), error_response)
 
 
-def _delete_all(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Sliced[None]:
+def _delete_all(broker: BrokerState, context: RequestContext, request: DeleteRecordsRequest) -> Sliced[None]:
     """Delete partition by partition, because each flushes its checkpoint to disk."""
     topics = []
     for topic in request.topics:
@@ -55,7 +55,7 @@ def error_response(request: DeleteRecordsRequest, version: int, error: Error) ->
 
 
 def _delete(
-    broker: Broker, context: RequestContext, topic: str, requested: DeleteRecordsPartition
+    broker: BrokerState, context: RequestContext, topic: str, requested: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     if not broker.allows(context, AclOperation.DELETE, AclResourceType.TOPIC, topic):
         return _error(requested, Error.TOPIC_AUTHORIZATION_FAILED)

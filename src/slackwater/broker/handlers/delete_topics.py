@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import BrokerError, Error
@@ -29,7 +29,7 @@ from slackwater.wire.schema import NO_UUID
 _CONTENTS: Final = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}
 
 
-def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DeleteTopicsRequest) -> None:
     """Delete topics."""
     requested = _requested(request, context.version)
     if not broker.settings.flag("delete.topic.enable"):
@@ -87,7 +87,9 @@ class _NotAllowed(BrokerError):
         self.shown_name = shown_name
 
 
-def _find_topic(broker: Broker, context: RequestContext, requested: DeleteTopicState, *, deletes_all: bool) -> Topic:
+def _find_topic(
+    broker: BrokerState, context: RequestContext, requested: DeleteTopicState, *, deletes_all: bool
+) -> Topic:
     if requested.name is not None and requested.topic_id != NO_UUID:
         raise BrokerError(Error.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if requested.name is None and requested.topic_id == NO_UUID:

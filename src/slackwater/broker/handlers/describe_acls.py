@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from slackwater.broker.authorization import needs
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.acl_bindings import has_unknown, to_filter
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -20,7 +20,7 @@ from slackwater.wire.messages.describe_acls import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeAclsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeAclsRequest) -> None:
     """Return the rules that the filter selects, by resource."""
     if has_unknown(request, request.resource_type_filter, request.pattern_type_filter):
         context.skip_response()

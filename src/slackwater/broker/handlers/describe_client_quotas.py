@@ -5,7 +5,7 @@ Invalid filters are rejected as in Kafka.
 
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation
@@ -19,7 +19,7 @@ _TYPES: Final = ("user", "client-id", "ip")
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeClientQuotasRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeClientQuotasRequest) -> None:
     """Return no quotas, or an error for an invalid filter."""
     if not broker.allows_cluster(context, AclOperation.DESCRIBE_CONFIGS):
         context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))

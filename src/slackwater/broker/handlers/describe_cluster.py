@@ -7,7 +7,7 @@ v2   fenced brokers (there are none)
 from typing import Final
 
 from slackwater.broker.authorization import NOT_REQUESTED
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.describe_cluster import (
@@ -20,7 +20,7 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeClusterRequest) -> None:
     """Describe the cluster."""
     if request.endpoint_type != _BROKERS:
         context.respond(_wrong_endpoint(request.endpoint_type))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config import loggers
 from slackwater.broker.config.changes import AUTHORIZATION_ERRORS, check_broker_name, check_rights
 from slackwater.broker.config.describe import ConfigDescription, describe_broker, describe_default, describe_topic
@@ -34,7 +34,7 @@ from slackwater.wire.messages.describe_configs import (
 _LOGGER_SOURCE: Final = 6  # DYNAMIC_BROKER_LOGGER_CONFIG
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeConfigsRequest) -> None:
     """Describe settings and their sources."""
     resources = limit_repeats(request.resources, attrgetter("resource_type", "resource_name"))
     results = [_result(broker, context, request, resource) for resource in resources]
@@ -48,7 +48,7 @@ def error_response(request: DescribeConfigsRequest, version: int, error: Error) 
 
 
 def _result(
-    broker: Broker, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: BrokerState, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
         check_rights(broker, context, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
@@ -68,7 +68,7 @@ def _failed(resource: DescribeConfigsResource, error: Error, message: str | None
 
 
 def _configs(
-    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: BrokerState, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> Iterable[DescribeConfigsResourceResult]:
     name = resource.resource_name
     match resource.resource_type:

@@ -1,6 +1,6 @@
 """DescribeDelegationToken, v1 to v3: refused, see `delegation_tokens`."""
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.delegation_tokens import refusal
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -10,7 +10,7 @@ from slackwater.wire.messages.describe_delegation_token import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeDelegationTokenRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeDelegationTokenRequest) -> None:
     """Refuse the request."""
     context.respond(error_response(request, context.version, refusal(context)))
 

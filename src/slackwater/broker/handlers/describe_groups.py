@@ -10,7 +10,7 @@ A group is described as often as it appears in the request, up to `MAX_REPEATS` 
 """
 
 from slackwater.broker.authorization import NOT_REQUESTED
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
@@ -24,7 +24,7 @@ from slackwater.wire.messages.describe_groups import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeGroupsRequest) -> None:
     """Describe the state and members of groups."""
     broker.events.write()  # the events up to this state are readable in `__group_events`
     allowed: list[str] = []
@@ -45,7 +45,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeGroupsReque
         described = [_group(group, operations(group)) for group in response.groups]
         context.respond(DescribeGroupsResponse(groups=denied + described))
 
-    broker.groups.submit(
+    broker.group_coordinator.submit(
         messages.DescribeGroups(tuple(allowed), reports_missing_group=context.version >= 6),
         on_response,
     )

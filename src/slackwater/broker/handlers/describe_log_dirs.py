@@ -7,7 +7,7 @@ v5   whether the directory is cordoned (always false)
 
 import os
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import Topic
 from slackwater.group.errors import Error
@@ -21,7 +21,7 @@ from slackwater.wire.messages.describe_log_dirs import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeLogDirsRequest) -> None:
     """Describe the sizes of the requested partitions; unknown ones are omitted."""
     if not broker.allows_cluster(context, AclOperation.DESCRIBE):
         context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))

@@ -3,7 +3,7 @@
 A partition is described as often as it appears in the request, up to `MAX_REPEATS` times.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import is_legal_name
@@ -18,7 +18,7 @@ from slackwater.wire.messages.describe_producers import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeProducersRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeProducersRequest) -> None:
     """Describe the producers of every partition."""
     broker.appends.write_pending()
     context.respond(
@@ -52,7 +52,7 @@ def error_response(request: DescribeProducersRequest, version: int, error: Error
     )
 
 
-def _producers(broker: Broker, context: RequestContext, topic: str, index: int) -> PartitionResponse:
+def _producers(broker: BrokerState, context: RequestContext, topic: str, index: int) -> PartitionResponse:
     if not broker.allows(context, AclOperation.READ, AclResourceType.TOPIC, topic):
         error, message = Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
         return PartitionResponse(partition_index=index, error_code=error, error_message=message)

@@ -4,7 +4,7 @@ Topics are sorted by name, unknown ones included; an empty request means all top
 the client and `max.request.partition.size.limit` allow, and its cursor is the start of the next page.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import Error
@@ -18,7 +18,7 @@ from slackwater.wire.messages.describe_topic_partitions import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeTopicPartitionsRequest) -> None:
     """Describe one page."""
     cursor = request.cursor
     names = {topic.name for topic in request.topics} or {topic.name for topic in broker.topics}
@@ -74,7 +74,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _page(broker: Broker, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+def _page(broker: BrokerState, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
     replicas = [broker.node_id]
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,

@@ -6,7 +6,7 @@ request, up to `MAX_REPEATS` times.
 
 from itertools import groupby
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -24,7 +24,7 @@ from slackwater.wire.messages.describe_transactions import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeTransactionsRequest) -> None:
     """Describe the transactions of the ids that the client may describe."""
     ids = limit_repeats(request.transactional_ids, str)
     allowed = {
@@ -42,7 +42,9 @@ def handle(broker: Broker, context: RequestContext, request: DescribeTransaction
             )
         )
 
-    broker.transactions.submit(DescribeTransactions(tuple(each for each in ids if each in allowed)), on_response)
+    broker.transaction_coordinator.submit(
+        DescribeTransactions(tuple(each for each in ids if each in allowed)), on_response
+    )
 
 
 def error_response(request: DescribeTransactionsRequest, version: int, error: Error) -> DescribeTransactionsResponse:
@@ -52,7 +54,7 @@ def error_response(request: DescribeTransactionsRequest, version: int, error: Er
     )
 
 
-def _row(broker: Broker, context: RequestContext, described: DescribedTransaction) -> TransactionState:
+def _row(broker: BrokerState, context: RequestContext, described: DescribedTransaction) -> TransactionState:
     if described.state is None:
         return TransactionState(described.error, described.transactional_id)
     return TransactionState(

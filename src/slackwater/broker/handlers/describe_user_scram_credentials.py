@@ -6,7 +6,7 @@
 from collections import Counter
 
 from slackwater.broker.authentication.scram_credentials import NUMBERS
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
@@ -19,7 +19,7 @@ from slackwater.wire.messages.describe_user_scram_credentials import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: DescribeUserScramCredentialsRequest) -> None:
     """Describe the requested users, or all."""
     if not broker.allows_cluster(context, AclOperation.DESCRIBE):
         context.respond(_denied())

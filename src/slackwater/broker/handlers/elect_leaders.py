@@ -7,7 +7,7 @@ v1   election type: preferred (0) or unclean (1); an error for the whole respons
 from typing import Final
 
 from slackwater.broker.authorization import needs
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
@@ -21,7 +21,7 @@ from slackwater.wire.messages.elect_leaders import (
 _TYPES: Final = (0, 1)
 
 
-def handle(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ElectLeadersRequest) -> None:
     """Return ELECTION_NOT_NEEDED for every partition."""
     if not broker.allows_cluster(context, AclOperation.ALTER):
         denied, message = Error.CLUSTER_AUTHORIZATION_FAILED, needs(AclOperation.ALTER)
@@ -49,7 +49,7 @@ def error_response(request: ElectLeadersRequest, version: int, error: Error) -> 
     return _error_for_all(request, version, error, None)
 
 
-def _partition(broker: Broker, topic: str, index: int) -> PartitionResult:
+def _partition(broker: BrokerState, topic: str, index: int) -> PartitionResult:
     if broker.topics.get(topic) is None:
         return PartitionResult(index, Error.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
     if broker.topics.partition(topic, index) is None:

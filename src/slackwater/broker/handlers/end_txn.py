@@ -6,7 +6,7 @@ v5   transaction version 2: the response has the producer id and epoch of the ne
 
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.transactions.client_errors import client_error
 from slackwater.group.errors import Error
@@ -17,7 +17,7 @@ from slackwater.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 _BUMPS_EPOCH_SINCE: Final = 5
 
 
-def handle(broker: Broker, context: RequestContext, request: EndTxnRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: EndTxnRequest) -> None:
     """Commit or abort the transaction."""
     if not broker.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
         context.respond(error_response(request, context.version, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
@@ -32,7 +32,7 @@ def handle(broker: Broker, context: RequestContext, request: EndTxnRequest) -> N
             )
         )
 
-    broker.transactions.submit(
+    broker.transaction_coordinator.submit(
         EndTransaction(
             request.transactional_id,
             request.producer_id,

@@ -26,7 +26,7 @@ This broker has no followers: a request with a replica id is processed like a co
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.fetching.sessions import CachedPartition, FetchContext, PartitionKey, ReadPartition
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.log.partition_log import LogPosition
@@ -80,7 +80,9 @@ class _FetchRead:
         "partitions",
     )
 
-    def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext) -> None:
+    def __init__(
+        self, broker: BrokerState, context: RequestContext, request: FetchRequest, fetch: FetchContext
+    ) -> None:
         self._broker = broker
         self._context = context
         self._fetch = fetch
@@ -231,7 +233,7 @@ class _FetchRead:
         context.respond_with_records(FetchResponse(session_id=session_id, responses=_by_topic(partitions)))
 
 
-def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: FetchRequest) -> None:
     """Return records now, or wait until there are enough."""
     broker.appends.write_pending()
     by_id = context.version >= _TOPIC_IDS_SINCE
@@ -272,7 +274,9 @@ def error_response(request: FetchRequest, version: int, error: Error) -> FetchRe
     )
 
 
-def _may_read(broker: Broker, context: RequestContext, request: FetchRequest) -> Callable[[str | None], bool] | None:
+def _may_read(
+    broker: BrokerState, context: RequestContext, request: FetchRequest
+) -> Callable[[str | None], bool] | None:
     """Return whether the client may read a topic, which has no name if its id is unknown; None without authorizer."""
     if broker.authorizer is None:
         return None

@@ -12,7 +12,7 @@ COORDINATOR_NOT_AVAILABLE, so the client retries (CO-05, TX-55).
 from dataclasses import replace
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import BrokerError, Error
 from slackwater.group.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -31,7 +31,7 @@ _RIGHTS: Final = {
 }
 
 
-def handle(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: FindCoordinatorRequest) -> None:
     """Return the coordinator of each key."""
     keys = _keys(request, context.version)
     resource, denial, denial_message = _RIGHTS.get(request.key_type, (None, Error.NONE, ""))
@@ -54,7 +54,7 @@ def _keys(request: FindCoordinatorRequest, version: int) -> list[str]:
     return request.coordinator_keys if version >= 4 else [request.key]
 
 
-def _find_error(broker: Broker, key_type: int) -> tuple[Error, str]:
+def _find_error(broker: BrokerState, key_type: int) -> tuple[Error, str]:
     if key_type == GROUP:
         name, create = OFFSETS_TOPIC, broker.create_offsets_topic
     elif key_type == TRANSACTION:

@@ -19,14 +19,14 @@ from slackwater.wire.schema import Response
 log = get_logger("slackwater.broker")
 
 if TYPE_CHECKING:
-    from slackwater.broker.broker import Broker
+    from slackwater.broker.broker_state import BrokerState
     from slackwater.broker.request_context import RequestContext
 
 
 class Handle(Protocol):
     """Process a request and send its response now or later."""
 
-    def __call__(self, broker: "Broker", context: "RequestContext", request: Any, /) -> None: ...
+    def __call__(self, broker: "BrokerState", context: "RequestContext", request: Any, /) -> None: ...
 
 
 class ErrorResponse(Protocol):

@@ -9,7 +9,7 @@ Heartbeats are the most frequent request and have few different responses, so ea
 
 from functools import cache
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -18,7 +18,7 @@ from slackwater.wire.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from slackwater.wire.request_response import PreencodedResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: HeartbeatRequest) -> None:
     """Extend a member's session."""
     if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
         context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
@@ -27,7 +27,7 @@ def handle(broker: Broker, context: RequestContext, request: HeartbeatRequest) -
     def on_response(response: messages.HeartbeatResponse) -> None:
         context.respond_encoded(_encoded(response.error, context.version).frame(context.correlation_id))
 
-    broker.groups.submit(
+    broker.group_coordinator.submit(
         messages.Heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
         on_response,
     )

@@ -3,7 +3,7 @@
 All versions behave the same.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config.changes import ConfigChange, ResourceChanges, alter_all
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -15,7 +15,7 @@ from slackwater.wire.messages.incremental_alter_configs import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Change settings, or only validate them."""
     outcomes = alter_all(
         broker, context, [_changes(resource) for resource in request.resources], validate_only=request.validate_only

@@ -9,7 +9,7 @@ A producer without a transactional id always gets a new id and epoch 0.
 
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.producer_ids import RESERVE_FAILED
 from slackwater.broker.transactions.client_errors import client_error
@@ -24,7 +24,7 @@ log = get_logger("slackwater.broker")
 _FENCED_SINCE: Final = 4
 
 
-def handle(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: InitProducerIdRequest) -> None:
     """Allocate a producer id, or ask the transaction coordinator for one."""
     if error := _find_error(broker, context, request):
         context.respond(error_response(request, context.version, error))
@@ -41,7 +41,7 @@ def handle(broker: Broker, context: RequestContext, request: InitProducerIdReque
                 )
             )
 
-        broker.transactions.submit(
+        broker.transaction_coordinator.submit(
             InitProducerId(
                 request.transactional_id,
                 request.transaction_timeout_ms,
@@ -52,7 +52,7 @@ def handle(broker: Broker, context: RequestContext, request: InitProducerIdReque
         )
 
 
-def _allocate(broker: Broker, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
+def _allocate(broker: BrokerState, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
     try:
         producer_id = broker.producer_ids.allocate()
     except OSError as problem:
@@ -66,7 +66,7 @@ def error_response(request: InitProducerIdRequest, version: int, error: Error) -
     return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
 
 
-def _find_error(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> Error | None:
+def _find_error(broker: BrokerState, context: RequestContext, request: InitProducerIdRequest) -> Error | None:
     transactional_id = request.transactional_id
     if transactional_id is None:
         if not broker.allows_idempotent_writes(context):

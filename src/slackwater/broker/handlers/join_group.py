@@ -16,7 +16,7 @@ too large for the offsets topic.
 
 import uuid
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -24,7 +24,7 @@ from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: JoinGroupRequest) -> None:
     """Add a member to a group; the response follows when the join phase is complete."""
     version = context.version
     if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
@@ -51,7 +51,7 @@ def handle(broker: Broker, context: RequestContext, request: JoinGroupRequest) -
         )
 
     # Positional, because fourteen keyword arguments cost as much as decoding them.
-    broker.groups.submit(
+    broker.group_coordinator.submit(
         messages.JoinGroup(
             request.group_id,
             request.member_id,

@@ -7,7 +7,7 @@ v4  flexible
 v5  a reason per member
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -15,7 +15,7 @@ from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: LeaveGroupRequest) -> None:
     """Remove members from a group."""
     if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
         context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
@@ -37,7 +37,7 @@ def handle(broker: Broker, context: RequestContext, request: LeaveGroupRequest) 
         first_error = next((error for error in errors if error is not Error.NONE), Error.NONE)
         context.respond(LeaveGroupResponse(error_code=first_error))
 
-    broker.groups.submit(messages.LeaveGroup(request.group_id, tuple(leavers)), on_response)
+    broker.group_coordinator.submit(messages.LeaveGroup(request.group_id, tuple(leavers)), on_response)
 
 
 def error_response(request: LeaveGroupRequest, version: int, error: Error) -> LeaveGroupResponse:

@@ -4,7 +4,7 @@ v0   client metrics only (there are none)
 v1   filter by resource type; an empty filter means all types (KIP-1142)
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config.resources import ConfigResourceType
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
@@ -16,7 +16,7 @@ from slackwater.wire.messages.list_config_resources import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: ListConfigResourcesRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ListConfigResourcesRequest) -> None:
     """List the resources by type."""
     if not broker.allows_cluster(context, AclOperation.DESCRIBE_CONFIGS):
         context.respond(error_response(request, context.version, Error.CLUSTER_AUTHORIZATION_FAILED))

@@ -6,7 +6,7 @@ v4  a filter by state, and the state in the response (AD-03)
 v5  a filter by type, and the type in the response
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -14,7 +14,7 @@ from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ListGroupsRequest) -> None:
     """List the groups."""
     lists_all = broker.allows_cluster(context, AclOperation.DESCRIBE)
 
@@ -26,7 +26,9 @@ def handle(broker: Broker, context: RequestContext, request: ListGroupsRequest) 
         ]
         context.respond(ListGroupsResponse(error_code=response.error, groups=groups))
 
-    broker.groups.submit(messages.ListGroups(tuple(request.states_filter), tuple(request.types_filter)), on_response)
+    broker.group_coordinator.submit(
+        messages.ListGroups(tuple(request.states_filter), tuple(request.types_filter)), on_response
+    )
 
 
 def error_response(request: ListGroupsRequest, version: int, error: Error) -> ListGroupsResponse:

@@ -18,7 +18,7 @@ The search for a timestamp runs in slices, because it may have to decompress man
 from collections import Counter
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
@@ -46,7 +46,7 @@ _NEVER: Final = 1 << 15
 _READ_COMMITTED: Final = 1
 
 
-def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ListOffsetsRequest) -> None:
     """Look up the offset of every partition."""
     broker.appends.write_pending()
     counts = Counter(
@@ -87,7 +87,7 @@ def error_response(request: ListOffsetsRequest, version: int, error: Error) -> L
 
 
 def _look_up(
-    broker: Broker, topic: str, requested: ListOffsetsPartition, context: RequestContext, *, committed: bool
+    broker: BrokerState, topic: str, requested: ListOffsetsPartition, context: RequestContext, *, committed: bool
 ) -> Sliced[ListOffsetsPartitionResponse]:
     version = context.version
     if requested.timestamp < 0 and version < _MIN_VERSIONS.get(requested.timestamp, _NEVER):

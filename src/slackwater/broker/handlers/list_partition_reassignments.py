@@ -1,7 +1,7 @@
 """ListPartitionReassignments, v0: there are no reassignments."""
 
 from slackwater.broker.authorization import needs
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation
@@ -11,7 +11,7 @@ from slackwater.wire.messages.list_partition_reassignments import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ListPartitionReassignmentsRequest) -> None:
     """Return no reassignments."""
     if not broker.allows_cluster(context, AclOperation.DESCRIBE):
         context.respond(

@@ -10,7 +10,7 @@ pattern in slices.
 from collections.abc import Callable
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
@@ -27,7 +27,7 @@ _STATES: Final = {state.value: state for state in TransactionState}
 _NEVER_STORED: Final = "PrepareEpochFence"  # a state of Kafka that it never writes
 
 
-def handle(broker: Broker, context: RequestContext, request: ListTransactionsRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ListTransactionsRequest) -> None:
     """List the transactional ids that match every filter."""
     if not request.transactional_id_pattern:
         _list(broker, context, request, None)
@@ -39,10 +39,10 @@ def handle(broker: Broker, context: RequestContext, request: ListTransactionsReq
 
 
 def _list_matching(
-    broker: Broker, context: RequestContext, request: ListTransactionsRequest, pattern: IdPattern
+    broker: BrokerState, context: RequestContext, request: ListTransactionsRequest, pattern: IdPattern
 ) -> Sliced[None]:
     matching: set[str] = set()
-    for transactional_id in list(broker.transactions.coordinator.transactions):
+    for transactional_id in list(broker.transaction_coordinator.coordinator.transactions):
         if (yield from pattern.matches(transactional_id)):
             matching.add(transactional_id)
         yield None
@@ -50,7 +50,7 @@ def _list_matching(
 
 
 def _list(
-    broker: Broker,
+    broker: BrokerState,
     context: RequestContext,
     request: ListTransactionsRequest,
     matches_id: Callable[[str], bool] | None,
@@ -73,7 +73,7 @@ def _list(
             )
         )
 
-    broker.transactions.submit(
+    broker.transaction_coordinator.submit(
         ListTransactions(
             states=frozenset(_STATES[name] for name in names if name in _STATES) if names else None,
             producer_ids=frozenset(request.producer_id_filters) or None,

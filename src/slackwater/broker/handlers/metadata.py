@@ -13,7 +13,7 @@ Topics are returned in the order of the request, each once.
 """
 
 from slackwater.broker.authorization import NOT_REQUESTED
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import INTERNAL, Topic, is_legal_name
 from slackwater.group.errors import BrokerError, Error
@@ -29,7 +29,7 @@ from slackwater.wire.messages.metadata import (
 from slackwater.wire.schema import NO_UUID
 
 
-def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: MetadataRequest) -> None:
     """Describe the requested topics."""
     if context.version < 12 and any(topic.name is None or topic.topic_id != NO_UUID for topic in request.topics or ()):
         context.respond(error_response(request, context.version, Error.INVALID_REQUEST))
@@ -61,7 +61,7 @@ def error_response(request: MetadataRequest, version: int, error: Error) -> Meta
     )
 
 
-def _topics(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
+def _topics(broker: BrokerState, context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
     requested = request.topics
     if requested is None or (context.version == 0 and not requested):
         topics = [
@@ -79,7 +79,7 @@ def _topics(broker: Broker, context: RequestContext, request: MetadataRequest) -
     return topics
 
 
-def _may_describe(broker: Broker, context: RequestContext, name: str) -> bool:
+def _may_describe(broker: BrokerState, context: RequestContext, name: str) -> bool:
     return broker.allows(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
@@ -90,7 +90,7 @@ def _distinct(requested: list[MetadataRequestTopic]) -> list[MetadataRequestTopi
 
 
 def _requested_topic(
-    broker: Broker, context: RequestContext, requested: MetadataRequestTopic, may_create: bool
+    broker: BrokerState, context: RequestContext, requested: MetadataRequestTopic, may_create: bool
 ) -> MetadataResponseTopic:
     if requested.name is None or requested.topic_id != NO_UUID:
         topic = broker.topics.by_id(requested.topic_id)
@@ -120,7 +120,7 @@ def _requested_topic(
     )
 
 
-def _may_create(broker: Broker, context: RequestContext, name: str) -> bool:
+def _may_create(broker: BrokerState, context: RequestContext, name: str) -> bool:
     return broker.allows_cluster(context, AclOperation.CREATE) or broker.allows(
         context, AclOperation.CREATE, AclResourceType.TOPIC, name
     )
@@ -130,7 +130,7 @@ def _topic_error(error: Error, name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(error, name, is_internal=name in INTERNAL)
 
 
-def _topic_metadata(broker: Broker, topic: Topic) -> MetadataResponseTopic:
+def _topic_metadata(broker: BrokerState, topic: Topic) -> MetadataResponseTopic:
     replicas = [broker.node_id]
     return MetadataResponseTopic(
         name=topic.name,

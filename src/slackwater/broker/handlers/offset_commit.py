@@ -19,7 +19,7 @@ Kafka.
 
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -37,7 +37,7 @@ _TOPIC_IDS_SINCE: Final = 10
 _Rejected = dict[str | bytes, OffsetCommitResponseTopic]
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: OffsetCommitRequest) -> None:
     """Store offsets; the response follows when they are written (OC-12)."""
     if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
         context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
@@ -87,7 +87,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetCommitRequest
             result.error_code = committed.error
         context.respond(OffsetCommitResponse(topics=_merge(rejected, topics) if rejected else topics))
 
-    broker.groups.submit(
+    broker.group_coordinator.submit(
         messages.OffsetCommit(
             request.group_id,
             request.member_id,

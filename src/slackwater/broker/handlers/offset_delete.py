@@ -6,7 +6,7 @@ first, then the others in the order of the request, merged by topic if there are
 
 from itertools import islice
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -19,7 +19,7 @@ from slackwater.wire.messages.offset_delete import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: OffsetDeleteRequest) -> None:
     """Delete offsets of topics that no member is subscribed to."""
     if not broker.allows(context, AclOperation.DELETE, AclResourceType.GROUP, request.group_id):
         context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
@@ -59,7 +59,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetDeleteRequest
         ]
         context.respond(OffsetDeleteResponse(topics=_merge(rejected, topics) if rejected else topics))
 
-    broker.groups.submit(messages.OffsetDelete(request.group_id, tuple(partitions)), on_response)
+    broker.group_coordinator.submit(messages.OffsetDelete(request.group_id, tuple(partitions)), on_response)
 
 
 def error_response(request: OffsetDeleteRequest, version: int, error: Error) -> OffsetDeleteResponse:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from itertools import compress, groupby, islice
 from operator import attrgetter
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.repeats import MAX_REPEATS, limit_repeats
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import Topics
@@ -45,7 +45,7 @@ from slackwater.wire.messages.offset_fetch import (
 _IsAllowed = Callable[[str], bool]  # of a topic's name
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: OffsetFetchRequest) -> None:
     """Read committed offsets."""
     version = context.version
     groups = _limit_repeats(_groups(request, version))
@@ -73,7 +73,7 @@ def handle(broker: Broker, context: RequestContext, request: OffsetFetchRequest)
             for group in compress(groups, allowed)
         ]
     )
-    broker.groups.submit(messages.OffsetFetch(requested, request.require_stable), on_response)
+    broker.group_coordinator.submit(messages.OffsetFetch(requested, request.require_stable), on_response)
 
 
 def error_response(request: OffsetFetchRequest, version: int, error: Error) -> OffsetFetchResponse:

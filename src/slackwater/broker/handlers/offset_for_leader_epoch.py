@@ -6,7 +6,7 @@ v4  flexible
 There is one leader epoch, and its end is the log end offset. For any other epoch, epoch and offset are -1.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.security.acls import AclOperation, AclResourceType
@@ -19,7 +19,7 @@ from slackwater.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
     """Return the end offset of every requested epoch."""
     broker.appends.write_pending()
     is_replica = broker.allows_cluster(context, AclOperation.CLUSTER_ACTION)
@@ -53,7 +53,7 @@ def error_response(request: OffsetForLeaderEpochRequest, version: int, error: Er
     )
 
 
-def _end_offset(broker: Broker, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end_offset(broker: BrokerState, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = broker.topics.partition(topic, requested.partition)
     if partition is None:
         return _error(requested, Error.UNKNOWN_TOPIC_OR_PARTITION)

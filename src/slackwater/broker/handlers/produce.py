@@ -23,7 +23,7 @@ iteration of the event loop, later requests of the connection wait, so that a pr
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
@@ -145,7 +145,7 @@ class _PendingProduce:
             self._context.connection.close()
 
 
-def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: ProduceRequest) -> None:
     """Append every batch; the response follows when all are written."""
     has_transaction = _has_transactional_records(request)
     if has_transaction and not _may_use_transactional_id(broker, context, request.transactional_id):
@@ -191,13 +191,20 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
         is_done = handle_in_slices(broker, context, request, work, error_response)
 
     support = ClientSupport(context.version >= _ADDS_PARTITIONS_SINCE, context.version >= _ABORTABLE_SINCE)
-    verify(broker.transactions, request.transactional_id or "", transactional, support, broker.clock.now_ms(), append)
+    verify(
+        broker.transaction_coordinator,
+        request.transactional_id or "",
+        transactional,
+        support,
+        broker.clock.now_ms(),
+        append,
+    )
     if not is_done:
         context.connection.stop_pipelining()
 
 
 def _append(
-    broker: Broker,
+    broker: BrokerState,
     produce: _PendingProduce,
     batches: list[_ReceivedBatch],
     guards: Mapping[Partition, VerificationGuard | None],
@@ -233,7 +240,7 @@ def _is_transactional(records: Buffer) -> bool:
     return is_batch and bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT)
 
 
-def _may_use_transactional_id(broker: Broker, context: RequestContext, transactional_id: str | None) -> bool:
+def _may_use_transactional_id(broker: BrokerState, context: RequestContext, transactional_id: str | None) -> bool:
     return transactional_id is not None and broker.allows(
         context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id
     )
@@ -274,7 +281,7 @@ def error_response(request: ProduceRequest, version: int, error: Error) -> Produ
     )
 
 
-def _find_topic(broker: Broker, context: RequestContext, data: TopicProduceData) -> Topic | Rejection:
+def _find_topic(broker: BrokerState, context: RequestContext, data: TopicProduceData) -> Topic | Rejection:
     by_id = context.version >= _TOPIC_IDS_SINCE
     topic = broker.topics.by_id(data.topic_id) if by_id else broker.topics.get(data.name)
     if topic is None and by_id:

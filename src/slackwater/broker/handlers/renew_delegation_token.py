@@ -1,13 +1,13 @@
 """RenewDelegationToken, v1 to v2: refused, see `delegation_tokens`."""
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.delegation_tokens import refusal, time_of
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: RenewDelegationTokenRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: RenewDelegationTokenRequest) -> None:
     """Refuse the request."""
     context.respond(error_response(request, context.version, refusal(context)))
 

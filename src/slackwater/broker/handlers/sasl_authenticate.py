@@ -7,13 +7,13 @@ The first authentication of a connection does not come here (`broker.authenticat
 SaslHandshake before it: ILLEGAL_SASL_STATE, as in Kafka. A re-authentication keeps principal and mechanism.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: SaslAuthenticateRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: SaslAuthenticateRequest) -> None:
     """Make one step of the mechanism."""
     connection = context.connection
     authentication = connection.authentication

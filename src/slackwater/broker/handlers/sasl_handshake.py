@@ -5,13 +5,13 @@ ILLEGAL_SASL_STATE on a listener without SASL, and if the session has no end; no
 needs v1. Until the re-authentication is complete, any other request closes the connection.
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: SaslHandshakeRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: SaslHandshakeRequest) -> None:
     """Select the mechanism."""
     connection = context.connection
     authentication = connection.authentication

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.handler import ErrorResponse, respond_failed
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
 
 
 def handle_in_slices(
-    broker: Broker,
+    broker: BrokerState,
     context: RequestContext,
     request: Any,
     work: Sliced[None],

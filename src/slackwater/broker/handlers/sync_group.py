@@ -6,7 +6,7 @@ v4  flexible
 v5  protocol type and name: required in the request (SG-02) and part of the response
 """
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.group import messages
 from slackwater.group.errors import Error
@@ -14,7 +14,7 @@ from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: SyncGroupRequest) -> None:
     """Return a member's assignment; the response follows when the leader has sent the assignments."""
     if not broker.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
         context.respond(error_response(request, context.version, Error.GROUP_AUTHORIZATION_FAILED))
@@ -25,7 +25,7 @@ def handle(broker: Broker, context: RequestContext, request: SyncGroupRequest) -
             SyncGroupResponse(0, response.error, response.protocol_type, response.protocol_name, response.assignment)
         )
 
-    broker.groups.submit(
+    broker.group_coordinator.submit(
         messages.SyncGroup(
             request.group_id,
             request.member_id,

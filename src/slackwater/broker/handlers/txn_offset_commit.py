@@ -11,7 +11,7 @@ The transaction coordinator verifies the group's partition of `__consumer_offset
 from collections.abc import Mapping
 from typing import Final
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.log.verification import VerificationGuard
 from slackwater.broker.storage.topics import Partition
@@ -33,7 +33,7 @@ _ADDS_GROUP_SINCE: Final = 5
 _NO_SEQUENCE: Final = -1
 
 
-def handle(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
     """Store offsets until the transaction ends; the response follows when they are written."""
     version = context.version
     if not broker.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
@@ -84,13 +84,13 @@ def handle(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequ
     except (OSError, BrokerError):
         fail(Error.COORDINATOR_NOT_AVAILABLE)
         return
-    group_partition = stored[broker.groups.coordinator.offsets_partition_of(request.group_id)]
+    group_partition = stored[broker.group_coordinator.coordinator.offsets_partition_of(request.group_id)]
 
     def commit(guards: Mapping[Partition, VerificationGuard | None], errors: Mapping[Partition, Error]) -> None:
         if errors:
             fail(errors[group_partition])
             return
-        broker.groups.submit(
+        broker.group_coordinator.submit(
             messages.TxnOffsetCommit(
                 request.group_id,
                 request.member_id,
@@ -108,7 +108,7 @@ def handle(broker: Broker, context: RequestContext, request: TxnOffsetCommitRequ
         respond([committed.error for committed in result.partitions])
 
     verify(
-        broker.transactions,
+        broker.transaction_coordinator,
         request.transactional_id,
         [BatchToVerify(group_partition, request.producer_id, request.producer_epoch, _NO_SEQUENCE)],
         ClientSupport(version >= _ADDS_GROUP_SINCE, version >= _ABORTABLE_SINCE),

@@ -8,7 +8,7 @@ Several markers of one producer are one result. A client needs ALTER or CLUSTER_
 from collections.abc import Mapping
 from functools import partial
 
-from slackwater.broker.broker import Broker
+from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.transactions.interfaces import TxnMarkerEntry
 from slackwater.group.errors import Error
@@ -26,7 +26,7 @@ from slackwater.wire.messages.write_txn_markers import (
 _Errors = dict[TopicPartition, Error]
 
 
-def handle(broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest) -> None:
+def handle(broker: BrokerState, context: RequestContext, request: WriteTxnMarkersRequest) -> None:
     """Write the markers one after another; the response follows when all are written."""
     if not broker.allows_cluster(context, AclOperation.ALTER) and not broker.allows_cluster(
         context, AclOperation.CLUSTER_ACTION

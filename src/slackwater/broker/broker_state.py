@@ -1,11 +1,11 @@
-"""The broker: topics, logs, groups, fetch sessions and metrics, as the handlers use them.
+"""The state of a broker: topics, logs, groups, fetch sessions and metrics, as the handlers use them.
 
 Invariants:
-- Nothing here listens or blocks: `server` owns the sockets, the timer of the groups and the disk thread. Waiting
+- Nothing here listens or blocks: `server` owns the sockets, the timer of the coordinators and the disk thread. Waiting
   fetches, the event stream and the maintenance set their own timers on the event loop.
 - There are two clocks: `clock` is wall time, for records and logs. `group_clock` is monotonic, for the timers of
-  groups. Offsets and group events have the wall time of `group_wall_clock`: it is `clock`, or the group clock if a test
-  advances that by hand.
+  groups and transactions. Offsets and group events have the wall time of `group_wall_clock`: it is `clock`, or the
+  group clock if a test advances that by hand.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ MAX_DELETED_TOPICS: Final = 1_000
 MAX_REASON_CHARACTERS: Final = 300
 
 
-class Broker:
+class BrokerState:
     """The state of one broker."""
 
     def __init__(
@@ -105,11 +105,11 @@ class Broker:
         self.events = GroupEventStream(
             self.topics,
             node_id=self.node_id,
-            offsets_partition_of=lambda group_id: self.groups.coordinator.offsets_partition_of(group_id),
+            offsets_partition_of=lambda group_id: self.group_coordinator.coordinator.offsets_partition_of(group_id),
             write_to_topic=settings.flag("group.events.enable"),
             call_later=loop.call_later,
         )
-        self.groups = CoordinatorShell(
+        self.group_coordinator = CoordinatorShell(
             coordinator_config(settings, directory.cluster_id),
             OffsetsTopicStore(self.topics, self.durability, create=self.create_offsets_topic, wall_ms=clock.now_ms),
             now_ms=group_clock.now_ms,
@@ -122,12 +122,12 @@ class Broker:
         self.markers = PartitionMarkerWriter(
             self.topics,
             self.durability,
-            complete_transaction=self.groups.complete_transaction,
+            complete_transaction=self.group_coordinator.complete_transaction,
             wall_ms=clock.now_ms,
             schedule_end_of_iteration=schedule_end_of_iteration,
             call_later=loop.call_later,
         )
-        self.transactions = TransactionShell(
+        self.transaction_coordinator = TransactionShell(
             transaction_config(settings),
             TransactionsTopicStore(self.topics, self.durability, wall_ms=clock.now_ms),
             self.markers,
@@ -139,7 +139,7 @@ class Broker:
             call_later=loop.call_later,
         )
         self.group_metrics = GroupMetrics(
-            self.groups.coordinator.groups, now_ms=group_clock.now_ms, end_offset=self._end_offset
+            self.group_coordinator.coordinator.groups, now_ms=group_clock.now_ms, end_offset=self._end_offset
         )
         self.events.subscribe(self.metrics.count_event)
         self.events.subscribe(self.group_metrics.apply_event)
@@ -159,14 +159,16 @@ class Broker:
         self.settings.watch(self.topics.configure)
         self.topics.load(clean_shutdown=self.directory.clean_shutdown)
         for topic in self.topics:
-            self.groups.coordinator.on_topic(topic.name, len(topic.partitions), created_ms=0)
+            self.group_coordinator.coordinator.on_topic(topic.name, len(topic.partitions), created_ms=0)
         self.topics.on_partitions_created = self._partitions_created
         if (offsets := self.topics.get(OFFSETS_TOPIC)) is not None:  # it keeps the partitions it was made with
             partition_count = len(offsets.partitions)
-            self.groups.reconfigure(replace(self.groups.config, offsets_topic_num_partitions=partition_count))
-        self.groups.load()
-        self.transactions.load()
-        for sentence in describe_hanging(self.topics, self.transactions.coordinator.transactions.values()):
+            self.group_coordinator.reconfigure(
+                replace(self.group_coordinator.config, offsets_topic_num_partitions=partition_count)
+            )
+        self.group_coordinator.load()
+        self.transaction_coordinator.load()
+        for sentence in describe_hanging(self.topics, self.transaction_coordinator.coordinator.transactions.values()):
             log.warning("%s", sentence)
         self.settings.watch(self._configure_groups)
 
@@ -174,26 +176,27 @@ class Broker:
         """Write the pending appends of this iteration, and those that follow from them."""
         self._write_once()
         # A transactional batch is appended after the transaction coordinator has written its partition.
-        while any(each.has_pending for each in (self.appends, self.groups, self.markers, self.transactions)):
+        writers = self.appends, self.group_coordinator, self.markers, self.transaction_coordinator
+        while any(writer.has_pending for writer in writers):
             self._write_once()
 
     def _write_once(self) -> None:
         self.appends.write_pending()
-        self.groups.write_pending()
-        self.transactions.write_pending()
+        self.group_coordinator.write_pending()
+        self.transaction_coordinator.write_pending()
         self.markers.write_pending()
         self.events.write_or_defer()
         self.durability.flush_pending()
 
     def next_due_ms(self) -> int | None:
         """Return when `tick` must be called next, or None."""
-        due_ms = [each for each in (self.groups.next_due_ms(), self.transactions.next_due_ms()) if each is not None]
-        return min(due_ms, default=None)
+        due_ms = self.group_coordinator.next_due_ms(), self.transaction_coordinator.next_due_ms()
+        return min([each for each in due_ms if each is not None], default=None)
 
     def tick(self) -> None:
         """Fire the timers of groups and transactions that are due."""
-        self.groups.tick()
-        self.transactions.tick()
+        self.group_coordinator.tick()
+        self.transaction_coordinator.tick()
 
     def address(self, context: RequestContext) -> tuple[str, int]:
         """Return the advertised address of the client's listener, or else the address that it connected to."""
@@ -252,9 +255,9 @@ class Broker:
         }
 
     def _partitions_created(self, topic: str, partition_count: int) -> None:
-        self.groups.topic_changed(topic, partition_count)
+        self.group_coordinator.topic_changed(topic, partition_count)
         if topic == TRANSACTIONS_TOPIC:
-            self.transactions.load()
+            self.transaction_coordinator.load()
 
     def _lost_settings(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic that `topics.json` has lost."""
@@ -276,7 +279,7 @@ class Broker:
 
     def topics_deleted(self, names: list[str]) -> None:
         """Delete the offsets of deleted topics, and remember the names for `was_deleted`."""
-        self.groups.topics_deleted(names)
+        self.group_coordinator.topics_deleted(names)
         self._deleted_topics |= dict.fromkeys(names)
         for name in list(self._deleted_topics)[:-MAX_DELETED_TOPICS]:
             del self._deleted_topics[name]
@@ -326,9 +329,9 @@ class Broker:
 
     def _configure_groups(self) -> None:
         """Apply changed settings; the number of partitions does not change."""
-        partition_count = self.groups.config.offsets_topic_num_partitions
+        partition_count = self.group_coordinator.config.offsets_topic_num_partitions
         config = coordinator_config(self.settings, self.cluster_id)
-        self.groups.reconfigure(replace(config, offsets_topic_num_partitions=partition_count))
+        self.group_coordinator.reconfigure(replace(config, offsets_topic_num_partitions=partition_count))
 
 
 def transaction_config(settings: Settings) -> TransactionConfig:
