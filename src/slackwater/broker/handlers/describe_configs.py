@@ -13,9 +13,9 @@ from typing import Final
 
 from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.config import loggers
-from slackwater.broker.config.changes import AUTHORIZATION_ERRORS, check_broker_name, check_rights
 from slackwater.broker.config.describe import ConfigDescription, describe_broker, describe_default, describe_topic
 from slackwater.broker.config.resources import ConfigResourceType
+from slackwater.broker.handlers.config_changes import AUTHORIZATION_ERRORS, check_broker_name, check_rights
 from slackwater.broker.handlers.repeats import limit_repeats
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.storage.topics import is_legal_name

@@ -4,7 +4,7 @@ All versions behave the same.
 """
 
 from slackwater.broker.broker_state import BrokerState
-from slackwater.broker.config.changes import ConfigChange, ResourceChanges, alter_all
+from slackwater.broker.handlers.config_changes import ConfigChange, ResourceChanges, alter_all
 from slackwater.broker.request_context import RequestContext
 from slackwater.group.errors import Error
 from slackwater.wire.messages.incremental_alter_configs import (
