@@ -138,7 +138,7 @@ def _has_capacity(collector: EffectCollector, group: ClassicGroup, member_id: st
     if group.state in (INITIAL, PREPARING):
         return (member is not None and member.awaiting_join is not None) or group.awaiting_join_count < limit
     if group.state in (COMPLETING, STABLE):
-        return member is not None or len(group.members) < limit
+        return member is not None
     return True
 
 

@@ -7,7 +7,7 @@ Invariants:
 - Offsets of a transaction are visible after its commit marker (TX-04).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from slackwater.group.coordinator import rebalance
@@ -16,9 +16,9 @@ from slackwater.group.coordinator.effects import ProducerTransaction
 from slackwater.group.coordinator.group import ClassicGroup
 from slackwater.group.coordinator.identity import check_identity
 from slackwater.group.coordinator.records import CommittedOffset, CoordinatorRecord, StoredOffset
-from slackwater.group.coordinator.states import DEAD, EMPTY, TRANSITIONS, GroupAction, GroupInput
+from slackwater.group.coordinator.states import DEAD, EMPTY, TRANSITIONS, GroupAction, GroupInput, Transition
 from slackwater.group.errors import Error
-from slackwater.group.events import EventKind, GroupLifecycle, OffsetsRemoved
+from slackwater.group.events import EventKind, GroupLifecycle, GroupState, OffsetsRemoved
 from slackwater.group.messages import (
     NO_MEMBER,
     FetchedGroup,
@@ -48,7 +48,7 @@ _COMMIT_TRANSACTION_SIMPLE: Final = TRANSITIONS[GroupInput.COMMIT_TRANSACTION_SI
 
 def commit(collector: EffectCollector, request: OffsetCommit, reply_to: object) -> None:
     """Store offsets; the response has one result per partition."""
-    if (group := _validated_group(collector, request, reply_to)) is not None:
+    if (group := _group_for_commit(collector, request, reply_to)) is not None:
         _store(collector, request, group, reply_to, retention_ms=request.retention_ms)
 
 
@@ -103,8 +103,11 @@ def _too_large(request: OffsetCommit | TxnOffsetCommit, limit: int) -> list[int]
     return [index for index, offset in enumerate(request.offsets) if len(offset.metadata or "") > limit]
 
 
-def _validated_group(collector: EffectCollector, request: OffsetCommit, reply_to: object) -> ClassicGroup | None:
-    """Validate a commit and return its group, created if needed; return None after an error response."""
+def _group_for_commit(collector: EffectCollector, request: OffsetCommit, reply_to: object) -> ClassicGroup | None:
+    """Validate a commit, extend the member's session and return the group, created if needed.
+
+    Returns None after an error response.
+    """
     group_id = request.group_id
     group = collector.state.groups.get(group_id) if group_id is not None else None
     error = validate_commit(collector, request, group)
@@ -161,17 +164,7 @@ def validate_commit(collector: EffectCollector, request: OffsetCommit, group: Cl
         if error is not Error.NONE or request.generation_id < 0:
             return error
         return Error.GROUP_ID_NOT_FOUND if request.reports_missing_group else Error.ILLEGAL_GENERATION  # OC-02
-    member_id, instance_id = request.member_id, request.group_instance_id
-    outside = request.generation_id < 0 and (group.state is EMPTY or (member_id == NO_MEMBER and instance_id is None))
-    if not outside and group.state is not DEAD:
-        if instance_id is not None or member_id not in group.members:
-            error = check_identity(collector, group, member_id, instance_id, "offset-commit")
-            if error is not Error.NONE:
-                return error
-        if request.generation_id != group.generation_id:
-            return Error.ILLEGAL_GENERATION
-    transition = (_COMMIT_SIMPLE if outside else _COMMIT)[group.state]
-    return Error.NONE if transition.action is GroupAction.STORE_OFFSETS else transition.error
+    return _validate_in_group(collector, request, group, "offset-commit", _COMMIT, _COMMIT_SIMPLE)
 
 
 def validate_transactional_commit(
@@ -183,15 +176,30 @@ def validate_transactional_commit(
     if group is None:
         error = collector.state.unavailable_error(request.group_id)
         return error if error is not Error.NONE or request.generation_id < 0 else Error.ILLEGAL_GENERATION
-    member_id, instance_id = request.member_id, request.group_instance_id
-    outside = request.generation_id < 0 and (group.state is EMPTY or (member_id == NO_MEMBER and instance_id is None))
-    if not outside and group.state is not DEAD:
-        error = check_identity(collector, group, member_id, instance_id, "txn-commit-offsets")
-        if error is not Error.NONE:
-            return error
+    return _validate_in_group(
+        collector, request, group, "txn-commit-offsets", _COMMIT_TRANSACTION, _COMMIT_TRANSACTION_SIMPLE
+    )
+
+
+def _validate_in_group(
+    collector: EffectCollector,
+    request: OffsetCommit | TxnOffsetCommit,
+    group: ClassicGroup,
+    operation: str,
+    as_member: Mapping[GroupState, Transition],
+    as_simple: Mapping[GroupState, Transition],
+) -> Error:
+    """Check member, generation and state; `as_simple` is for commits outside of the group's generations."""
+    member_id, instance_id, state = request.member_id, request.group_instance_id, group.state
+    outside = request.generation_id < 0 and (state is EMPTY or (member_id == NO_MEMBER and instance_id is None))
+    if not outside and state is not DEAD:
+        if instance_id is not None or member_id not in group.members:
+            error = check_identity(collector, group, member_id, instance_id, operation)
+            if error is not Error.NONE:
+                return error
         if request.generation_id != group.generation_id:
             return Error.ILLEGAL_GENERATION
-    transition = (_COMMIT_TRANSACTION_SIMPLE if outside else _COMMIT_TRANSACTION)[group.state]
+    transition = (as_simple if outside else as_member)[state]
     return Error.NONE if transition.action is GroupAction.STORE_OFFSETS else transition.error
 
 

@@ -26,6 +26,7 @@ from slackwater.wire.records.crc import crc32c
 
 MAGIC: Final = 2
 HEADER_BYTES: Final = 61
+LENGTH_AT: Final = 8
 LENGTH_ENDS_AT: Final = 12
 _MIN_LENGTH: Final = HEADER_BYTES - LENGTH_ENDS_AT
 MAGIC_ENDS_AT: Final = 17
@@ -43,8 +44,8 @@ _CODECS: Final = tuple(Codec)
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH: Final = struct.Struct(">qi")
 _LEADER_EPOCH_AT: Final = 12
-_MAGIC_AT: Final = 16
-_CRC_AT: Final = 17
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 _LAST_OFFSET_DELTA_AT: Final = 23
 _MAX_TIMESTAMP_AT: Final = 35
@@ -217,7 +218,7 @@ class RecordBatch(BatchHeader):
         self.attributes = attributes
         self.max_timestamp = timestamp
         self.crc = self.computed_crc()
-        struct.pack_into(">I", self.data, _CRC_AT, self.crc)
+        struct.pack_into(">I", self.data, CRC_AT, self.crc)
 
     def set_log_append_time(self, now_ms: int) -> None:
         """Set the timestamp of every record to the broker's time (`message.timestamp.type=LogAppendTime`)."""
@@ -253,7 +254,7 @@ class BatchIterator:
         base_offset, length = _LENGTH.unpack_from(self.buffer, position)
         size = length + LENGTH_ENDS_AT
         if left < HEADER_BYTES or size > left:
-            _check_frame(base_offset, length, self.buffer[position + _MAGIC_AT])
+            _check_frame(base_offset, length, self.buffer[position + MAGIC_AT])
             raise StopIteration
         batch = RecordBatch(self.buffer, position)
         self.end = position + size

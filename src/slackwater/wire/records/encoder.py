@@ -23,6 +23,7 @@ from numba.extending import intrinsic, overload, register_jitable
 
 from slackwater.wire.records.batch import (
     ATTRIBUTES_AT,
+    CRC_AT,
     HEADER,
     HEADER_BYTES,
     LENGTH_ENDS_AT,
@@ -46,7 +47,6 @@ from slackwater.wire.records.scanner import (
 )
 
 ALL_ENCODED: Final = -1
-_CRC_AT: Final = ATTRIBUTES_AT - 4
 _NO_BYTES: Final = np.zeros(0, np.uint8)
 _NO_BYTES.flags.writeable = False
 _NO_LONGS: Final = np.zeros(0, np.int64)
@@ -156,7 +156,7 @@ class EncodedRecords:
             self.count,
         )
         with memoryview(data) as view:
-            struct.pack_into(">I", data, _CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
+            struct.pack_into(">I", data, CRC_AT, crc32c(view[ATTRIBUTES_AT:]))
         return data
 
 

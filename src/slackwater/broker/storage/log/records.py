@@ -21,6 +21,8 @@ from slackwater.broker.slices import Sliced
 from slackwater.broker.storage.log.config import MAX_UNCOMPRESSED_BYTES
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.batch import (
+    ATTRIBUTES_AT,
+    CRC_AT,
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
@@ -33,8 +35,6 @@ from slackwater.wire.records.compression import Buffer, Codec, LimitExceeded, co
 from slackwater.wire.records.crc import crc32c
 from slackwater.wire.records.varints import VARLONG_SHIFTS, decode_varint, encode_varint
 
-_CRC_AT: Final = 17
-_CRC_ENDS_AT: Final = 21
 _RUN: Final = 64  # records whose lengths are compared together
 _MAX_LOOP_BYTES: Final = 1 << 20
 _SLICE_RECORDS: Final = 1000  # a slice ends after this many records, or runs of records
@@ -229,7 +229,7 @@ def _build(
         count,
     )
     data[HEADER_BYTES:] = payload
-    struct.pack_into(">I", data, _CRC_AT, crc32c(memoryview(data)[_CRC_ENDS_AT:]))
+    struct.pack_into(">I", data, CRC_AT, crc32c(memoryview(data)[ATTRIBUTES_AT:]))
     return bytes(data)
 
 

@@ -36,11 +36,9 @@ from slackwater.broker.storage.log.segment import Segment
 from slackwater.broker.storage.log.transaction_index import AbortedTransaction
 from slackwater.settings import MAX_INT
 from slackwater.wire.errors import WireError
-from slackwater.wire.records.batch import HEADER, HEADER_BYTES, LENGTH_ENDS_AT, BatchHeader
+from slackwater.wire.records.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_ENDS_AT, BatchHeader
 from slackwater.wire.records.crc import crc32c
 from slackwater.wire.records.markers import decode_marker
-
-_CRC_ENDS_AT = 21
 
 
 class TruncatedTail(NamedTuple):
@@ -201,7 +199,7 @@ def _scan(segment: Segment, view: memoryview, file_size: int, gaps_up_to: int) -
         if reason := frame_error(magic, length, file_size - at):
             return reason
         end = at + length + LENGTH_ENDS_AT
-        if crc32c(view[at + _CRC_ENDS_AT : end]) != crc:
+        if crc32c(view[at + ATTRIBUTES_AT : end]) != crc:
             return "the checksum of the batch is wrong"
         if base_offset != next_offset and (base_offset < next_offset or next_offset >= gaps_up_to):
             return f"the batch has offset {base_offset}; expected {next_offset}"

@@ -15,11 +15,9 @@ from slackwater.broker.storage.log.batch_headers import frame_error
 from slackwater.broker.storage.log.files import LOG
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.segment import Segment
-from slackwater.wire.records.batch import HEADER_BYTES, MAGIC, BatchHeader, RecordBatch
+from slackwater.wire.records.batch import HEADER_BYTES, LENGTH_AT, MAGIC, MAGIC_AT, BatchHeader, RecordBatch
 
-_MAGIC_AT: Final = 16
 _MAGIC: Final = bytes([MAGIC])
-_LENGTH_AT: Final = 8
 
 
 class LostRange(NamedTuple):
@@ -71,8 +69,8 @@ def _find_batch(
     mapped: mmap.mmap, view: memoryview, position: int, next_offset: int, end_offset: int
 ) -> RecordBatch | None:
     """Return the first valid batch at or after a position."""
-    while (magic_at := mapped.find(_MAGIC, position + _MAGIC_AT)) >= 0:
-        position = magic_at - _MAGIC_AT
+    while (magic_at := mapped.find(_MAGIC, position + MAGIC_AT)) >= 0:
+        position = magic_at - MAGIC_AT
         batch = _batch_at(view, position, next_offset, end_offset)
         if not isinstance(batch, str):
             return batch
@@ -85,8 +83,8 @@ def _batch_at(view: memoryview, position: int, next_offset: int, end_offset: int
     left = len(view) - position
     if left < HEADER_BYTES:
         return f"the last {left} bytes are shorter than a batch header"
-    length = int.from_bytes(view[position + _LENGTH_AT : position + _LENGTH_AT + 4], "big", signed=True)
-    if reason := frame_error(view[position + _MAGIC_AT], length, left):
+    length = int.from_bytes(view[position + LENGTH_AT : position + LENGTH_AT + 4], "big", signed=True)
+    if reason := frame_error(view[position + MAGIC_AT], length, left):
         return reason
     header = BatchHeader(view, position)
     if not next_offset <= header.base_offset <= header.last_offset < end_offset:
