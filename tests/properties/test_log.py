@@ -17,7 +17,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG
 from slackwater.broker.storage.log.partition_log import MAX_TIMESTAMP, PartitionLog, TimestampOffset
@@ -25,7 +24,7 @@ from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Codec
-from tests.broker.storage.log.batches import NOW_MS, Read, Sent, batch, contents, offset_at, read_records
+from tests.broker.storage.log.batches import NOW_MS, Read, Sent, batch, compact, contents, offset_at, read_records
 
 RETENTION_MS = 10_000
 CONFIG = LogConfig(
@@ -189,7 +188,7 @@ class LogMachine(RuleBasedStateMachine):
     def compact(self) -> None:
         before = contents(self.log)
         active = self.log.active.base_offset
-        if not cleaner.compact(self.log, self.now_ms):
+        if not compact(self.log, self.now_ms):
             return
         after = contents(self.log)
         assert set(after) <= set(before)

@@ -17,12 +17,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import TRANSACTION_INDEX, with_suffix
 from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
-from tests.broker.storage.log.batches import NOW_MS, Sent, batch
+from tests.broker.storage.log.batches import NOW_MS, Sent, batch, compact
 from tests.broker.storage.log.transactions import committed, end, send
 
 CONFIG = LogConfig(
@@ -126,7 +125,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.compacts)
     @rule()
     def compact(self) -> None:
-        cleaner.compact(self.log, self.now_ms)
+        compact(self.log, self.now_ms)
 
     @rule(by_ms=st.integers(1, 3_000))
     def wait(self, by_ms: int) -> None:

@@ -21,7 +21,6 @@ SAMPLES = 3
 MISSING = {
     "ConsumerGroupHeartbeat",
     "ConsumerGroupDescribe",
-    "GetTelemetrySubscriptions",
     "CreateDelegationToken",
     "RenewDelegationToken",
     "ExpireDelegationToken",

@@ -285,10 +285,3 @@ def test_timeout_and_expiration_are_logged(fixture: ShellFixture, caplog: pytest
         "Aborting the transaction of payments: it has been open for longer than transaction.timeout.ms." in caplog.text
     )
     assert "Removed payments: it was not used for transactional.id.expiration.ms." in caplog.text
-
-
-def test_reconfigure_keeps_the_partitions(fixture: ShellFixture) -> None:
-    fixture.shell.reconfigure(TransactionConfig(transaction_max_timeout_ms=10))
-
-    assert fixture.shell.config.transaction_state_log_num_partitions == PARTITIONS
-    assert fixture.init().error is Error.INVALID_TRANSACTION_TIMEOUT

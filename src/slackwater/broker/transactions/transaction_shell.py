@@ -80,12 +80,6 @@ class TransactionShell:
         self.config = config
         self.coordinator = TransactionCoordinator(self._allocate_producer_id, config)
 
-    def reconfigure(self, config: TransactionConfig) -> None:
-        """Apply other settings; the number of partitions does not change."""
-        count = self.config.transaction_state_log_num_partitions
-        self.config = replace(config, transaction_state_log_num_partitions=count)
-        self.coordinator.reconfigure(self.config)
-
     def load(self) -> None:
         """Load all partitions of the topic if it exists, and continue to end decided transactions (TX-53)."""
         count = self._store.partition_count()

@@ -10,6 +10,7 @@ from pathlib import Path
 from crc32c import crc32c
 
 from slackwater.broker.slices import run_to_completion
+from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.partition_log import PartitionLog, TimestampOffset
 from slackwater.broker.storage.log.pending_appends import AppendInfo
@@ -202,3 +203,9 @@ def open_descriptors(directory: Path) -> int:
         with contextlib.suppress(OSError):  # another thread has closed it
             count += os.readlink(f"/proc/self/fd/{name}").startswith(f"{directory}/")
     return count
+
+
+def compact(log: PartitionLog, now_ms: int) -> bool:
+    """Plan, clean and install in one call; return whether anything was cleaned."""
+    plan = cleaner.plan(log, now_ms)
+    return plan is not None and cleaner.install(log, cleaner.clean(plan), now_ms)

@@ -23,6 +23,7 @@ from .batches import (
     Sent,
     appended,
     batch,
+    compact,
     contents,
     fill,
     keyed,
@@ -49,7 +50,7 @@ def test_last_value_of_every_key_is_kept(tmp_path: Path, codec: Codec) -> None:
     keyed(log, 100, codec=codec)
     before, everything = latest(log), set(values(log))
     closed_end, size = log.active.base_offset, log.size
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     assert latest(log) == before
     assert set(values(log)) <= everything
     assert log.size < size / 2
@@ -59,16 +60,16 @@ def test_last_value_of_every_key_is_kept(tmp_path: Path, codec: Codec) -> None:
     log = reopen(log)
     assert latest(log) == before
     assert log.truncated_tails == []
-    assert not cleaner.compact(log, NOW_MS)
+    assert not compact(log, NOW_MS)
 
 
 def test_small_segments_are_merged(tmp_path: Path) -> None:
     log = opened(tmp_path, COMPACT)
     keyed(log, 150)
     number = len(log.segments)
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     keyed(log, 50)
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     assert len(log.segments) < number - 3
     assert [segment.base_offset for segment in log.segments] == sorted(with_suffix(tmp_path, LOG))
     assert not list(tmp_path.glob("*.cleaned")) + list(tmp_path.glob("*.swap"))
@@ -79,7 +80,7 @@ def test_active_segment_is_not_cleaned(tmp_path: Path) -> None:
     fill(log, 10)
     assert cleaner.plan(log, NOW_MS) is None
     log.roll(NOW_MS)
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     assert [offset for offset, _, _ in values(log)] == [9]
 
 
@@ -88,14 +89,14 @@ def test_tombstone_is_kept_for_delete_retention(tmp_path: Path) -> None:
     appended(log, Sent(b"a", b"1"), Sent(b"b", b"1"))
     appended(log, Sent(b"a", None))
     log.roll(NOW_MS)
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     assert values(log) == [(1, b"b", b"1"), (2, b"a", None)]
     assert [record.timestamp for record in contents(log)] == [NOW_MS, NOW_MS]
     for now_ms, is_kept in ((NOW_MS + 999, True), (NOW_MS + 1000, False)):
         appended(log, Sent(b"c", b"1"))
         log.roll(NOW_MS)
         log = reopen(log)
-        cleaner.compact(log, now_ms)
+        compact(log, now_ms)
         assert (b"a" in latest(log)) is is_kept
 
 
@@ -107,11 +108,11 @@ def test_last_batch_of_producer_is_kept(tmp_path: Path) -> None:
     appended(log, Sent(b"a", b"last"), Sent(b"b", b"last"))
     appended(log, Sent(b"c", None))
     log.roll(NOW_MS)
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     appended(log, Sent(b"c", b"1"))
     log.roll(NOW_MS)
     appended(log, Sent(b"d", b"1"))
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
     stored = [(item.base_offset, item.last_offset, item.record_count) for item in complete_batches(data)]
@@ -129,7 +130,7 @@ def test_reads_skip_gaps(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, segment_bytes=600))
     for number in range(60):
         appended(log, Sent(b"k%d" % (number % 5), b"v"))
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     offsets = [offset for offset, _, _ in values(log)]
     assert len(offsets) < 20
     for offset in range(60):
@@ -150,7 +151,7 @@ def test_cleaning_removes_records_without_key(tmp_path: Path) -> None:
     log.roll(NOW_MS)
     assert cleaner.plan(log, NOW_MS) is None
     log.config = COMPACT
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     data = log.read(0, 10_000)
     assert not isinstance(data, Rejection)
     assert [(batch.base_offset, batch.record_count) for batch in complete_batches(data)] == [
@@ -164,9 +165,9 @@ def test_cleaning_removes_records_without_key(tmp_path: Path) -> None:
 def test_cleaning_waits_for_dirty_ratio_or_lag(tmp_path: Path) -> None:
     log = opened(tmp_path, replace(COMPACT, min_cleanable_dirty_ratio=0.5))
     keyed(log, 100)
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     keyed(log, 400, keys=1000)
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     keyed(log, 40)
     assert cleaner.plan(log, NOW_MS) is None
     log.config = replace(log.config, max_compaction_lag_ms=1000)
@@ -191,7 +192,7 @@ def test_too_many_keys_are_cleaned_in_several_runs(tmp_path: Path, monkeypatch: 
     keyed(log, 60, keys=25)
     before, ends = latest(log), []
     for _ in range(20):
-        if not cleaner.compact(log, NOW_MS):
+        if not compact(log, NOW_MS):
             break
         ends.append(log.checkpoint.cleaner_offset)
         assert latest(log) == before
@@ -250,7 +251,7 @@ def test_install_without_descriptors_changes_nothing(tmp_path: Path, monkeypatch
     assert open_descriptors(tmp_path) == descriptors
     assert sorted(tmp_path.glob("*.log*")) == files
     assert contents(log) == before
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     assert len(contents(log)) < len(before)
 
 
@@ -276,7 +277,7 @@ def test_large_segments_are_written_in_parts(tmp_path: Path, monkeypatch: pytest
     log = opened(tmp_path, COMPACT)
     keyed(log, 60, keys=50)
     before = latest(log)
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     assert latest(reopen(log)) == before
 
 
@@ -344,13 +345,13 @@ def test_crash_at_every_step_leaves_old_or_new_segments(
         step += 1
         log = opened(tmp_path / str(step), replace(COMPACT, segment_bytes=900, delete_retention_ms=0))
         keyed(log, 30, keys=random.randint(3, 9))
-        cleaner.compact(log, NOW_MS)
+        compact(log, NOW_MS)
         keyed(log, 30, keys=random.randint(3, 9))
         before, end = alive(log), log.log_end_offset
         with monkeypatch.context() as patched:
             calls = crash_at(patched, step)
             try:
-                cleaner.compact(log, NOW_MS + 1)
+                compact(log, NOW_MS + 1)
                 log.delete_expired_segments(NOW_MS + 2)
             except Crash:
                 pass
@@ -362,7 +363,7 @@ def test_crash_at_every_step_leaves_old_or_new_segments(
         assert not [path for path in reopened.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
         keyed(reopened, 10)
         before = alive(reopened)
-        cleaner.compact(reopened, NOW_MS + 2)
+        compact(reopened, NOW_MS + 2)
         assert alive(reopened) == before
         reopened.close()
         if not crashed:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.groups.offsets_records import encode_record
-from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import (
     LOG,
@@ -40,7 +39,7 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.wire.records.batch import TimestampType
 from slackwater.wire.records.compression import Codec
 
-from .batches import NOW_MS, Sent, batch, contents, opened, reopen
+from .batches import NOW_MS, Sent, batch, compact, contents, opened, reopen
 from .transactions import end, send
 
 pytestmark = pytest.mark.java
@@ -135,7 +134,7 @@ def test_kafka_reads_compacted_segments(tmp_path: Path) -> None:
     for number in range(200):
         log.append(batch(Sent(b"k%d" % (number % 30), None if number % 3 else b"v"), codec=Codec(number % 5)), NOW_MS)
     log.roll(NOW_MS)
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     log.close()
     output = dump(*files_of(log), options=("--print-data-log", "--deep-iteration"), gaps=True)
     reopened = PartitionLog.open(log.directory, COMPACT, NOW_MS)

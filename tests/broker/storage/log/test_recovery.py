@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.checkpoint import FILE, Checkpoint
 from slackwater.broker.storage.log.files import LOG, SNAPSHOT, SWAP, with_suffix
 from slackwater.broker.storage.log.partition_log import PartitionLog
@@ -25,6 +24,7 @@ from .batches import (
     Sent,
     appended,
     batch,
+    compact,
     contents,
     fill,
     keyed,
@@ -352,7 +352,7 @@ def compacted(directory: Path) -> list[Path]:
     """Create a compacted log with gaps, and return their files."""
     log = opened(directory, COMPACT)
     keyed(log, 60, keys=150)
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     keyed(log, 60)
     log.close()
     return list(with_suffix(directory, LOG).values())[:-1]

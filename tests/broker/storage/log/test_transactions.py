@@ -17,7 +17,7 @@ from slackwater.group.errors import Error
 from slackwater.wire.records.batch import TRANSACTIONAL_BIT, RecordBatch, complete_batches
 from slackwater.wire.records.markers import EndTransactionMarker, decode_marker
 
-from .batches import NOW_MS, SMALL, Sent, appended, batch, opened, reopen
+from .batches import NOW_MS, SMALL, Sent, appended, batch, compact, opened, reopen
 from .transactions import committed, end, send, verified
 
 COMPACTED = replace(
@@ -301,7 +301,7 @@ def test_cleaner_removes_aborted_and_keeps_newest_committed(tmp_path: Path) -> N
     send(log, 1, 1, Sent(b"k", b"aborted"))
     end(log, 1, commit=False)
     log.roll(NOW_MS)
-    assert cleaner.compact(log, NOW_MS)
+    assert compact(log, NOW_MS)
     assert [(record.offset, record.value) for record in committed(log)] == [(0, b"committed")]
     # The last batch of the producer keeps its sequence, and therefore the marker and its entry stay.
     assert log.segments[0].transaction_index.entries == [AbortedTransaction(1, 1, 3, 4)]
@@ -317,11 +317,11 @@ def test_cleaner_keeps_records_from_the_last_stable_offset_on(tmp_path: Path) ->
     log.roll(NOW_MS)
     appended(log, Sent(b"k", b"new"))
     log.roll(NOW_MS)
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     assert [record.value for record in committed(log)] == [b"old"]
     end(log, 1, commit=False)
     log.roll(NOW_MS)
-    cleaner.compact(log, NOW_MS)
+    compact(log, NOW_MS)
     assert [record.value for record in committed(log)] == [b"new"]
 
 
@@ -336,7 +336,7 @@ def test_cleaner_removes_marker_after_batches_and_retention(tmp_path: Path, comm
     for round_number in range(4):
         appended(log, Sent(b"x%d" % round_number, b"v"))
         log.roll(NOW_MS)
-        cleaner.compact(log, NOW_MS + 2_000 * round_number)
+        compact(log, NOW_MS + 2_000 * round_number)
         found = [stored.base_offset for stored in stored_batches(log) if stored.is_control]
         # The first run removes the batch, the second sets the horizon, the third passes it.
         assert found == ([1, 3] if round_number < 2 else [3])

@@ -168,12 +168,6 @@ def discard(cleaned: CleaningResult) -> None:
     _discard([segment for segment, _ in cleaned.replacements if segment.suffix == CLEANED])
 
 
-def compact(log: PartitionLog, now_ms: int) -> bool:
-    """Plan, clean and install in one call; returns whether anything was cleaned."""
-    cleaning_plan = plan(log, now_ms)
-    return cleaning_plan is not None and install(log, clean(cleaning_plan), now_ms)
-
-
 def _discard(segments: Sequence[Segment]) -> None:
     for segment in segments:
         swap.remove(segment)
