@@ -19,8 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.files import LOG
-from slackwater.broker.storage.log.partition_log import MAX_TIMESTAMP, PartitionLog, TimestampOffset
+from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.timestamp_search import MAX_TIMESTAMP, TimestampOffset
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.compression import Codec

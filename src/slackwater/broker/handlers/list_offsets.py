@@ -22,7 +22,13 @@ from slackwater.broker.broker_state import BrokerState
 from slackwater.broker.handlers.sliced_handling import handle_in_slices
 from slackwater.broker.request_context import RequestContext
 from slackwater.broker.slices import Sliced
-from slackwater.broker.storage.log.partition_log import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
+from slackwater.broker.storage.log.timestamp_search import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 from slackwater.group.errors import BrokerError, Error
 from slackwater.security.acls import AclOperation, AclResourceType
 from slackwater.wire.messages.list_offsets import (

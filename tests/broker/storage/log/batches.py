@@ -12,9 +12,10 @@ from crc32c import crc32c
 from slackwater.broker.slices import run_to_completion
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.partition_log import PartitionLog, TimestampOffset
+from slackwater.broker.storage.log.partition_log import PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.records import decompress_records, iter_record_views, timestamp_of
+from slackwater.broker.storage.log.timestamp_search import TimestampOffset
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.wire.records.batch import HEADER, HEADER_BYTES, check_batch, complete_batches
 from slackwater.wire.records.compression import Codec, compress

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from slackwater.broker.storage.log.config import LogConfig
-from slackwater.broker.storage.log.partition_log import (
+from slackwater.broker.storage.log.partition_log import PartitionLog
+from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.timestamp_search import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    PartitionLog,
     TimestampOffset,
 )
-from slackwater.broker.storage.log.pending_appends import AppendInfo
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error
 from slackwater.wire.records.batch import TimestampType, complete_batches

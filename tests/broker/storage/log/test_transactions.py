@@ -9,8 +9,9 @@ import pytest
 from slackwater.broker.slices import run_to_completion
 from slackwater.broker.storage.log import cleaner
 from slackwater.broker.storage.log.files import LOG, SNAPSHOT, TRANSACTION_INDEX, file_name, with_suffix
-from slackwater.broker.storage.log.partition_log import LATEST, AppendOrigin, PartitionLog, TimestampOffset
+from slackwater.broker.storage.log.partition_log import AppendOrigin, PartitionLog
 from slackwater.broker.storage.log.pending_appends import AppendInfo
+from slackwater.broker.storage.log.timestamp_search import LATEST, TimestampOffset
 from slackwater.broker.storage.log.transaction_index import AbortedTransaction
 from slackwater.broker.storage.log.validation import Rejection
 from slackwater.group.errors import Error

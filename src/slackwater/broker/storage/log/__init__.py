@@ -9,7 +9,8 @@ Invariants:
 - There is one clock: `now_ms` is always wall time, as an argument.
 
     partition_log     append, read, retention; the other modules serve it
-    pending_appends   batches that are written together
+    pending_appends   batches that are written together, and the checks of their producers
+    timestamp_search  searches by time
     validation        checks on batches from producers
     producer_state    sequence numbers of idempotent producers and their snapshots
     segment, index    one segment file and its two indexes

@@ -21,27 +21,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from slackwater.broker.slices import Sliced, run_to_completion
-from slackwater.broker.storage.log import swap
+from slackwater.broker.storage.log import swap, timestamp_search
 from slackwater.broker.storage.log.batch_headers import DamagedSegment
 from slackwater.broker.storage.log.config import LogConfig
 from slackwater.broker.storage.log.file_range import FileRange
 from slackwater.broker.storage.log.files import close_all, sync_directory
-from slackwater.broker.storage.log.pending_appends import AppendInfo, BatchWithOffset, PendingAppends
+from slackwater.broker.storage.log.pending_appends import AppendInfo, BatchWithOffset, PendingAppends, ProducerError
 from slackwater.broker.storage.log.producer_state import (
     NEW_PRODUCER,
-    NO_EPOCH,
     ProducerStateEntry,
     SequencedBatch,
-    TransactionEnd,
-    TransactionStart,
-    last_sequence,
     remove_snapshots,
 )
 from slackwater.broker.storage.log.recovery import Recovered, TruncatedTail, recover
 from slackwater.broker.storage.log.segment import Segment
+from slackwater.broker.storage.log.timestamp_search import LATEST, TimestampOffset
 from slackwater.broker.storage.log.transaction_index import AbortedTransaction
 from slackwater.broker.storage.log.validation import Rejection, split_batches, validate_batch
 from slackwater.broker.storage.log.verification import VerificationGuard
@@ -49,14 +46,9 @@ from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error
 from slackwater.wire.records.batch import LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, TimestampType
 from slackwater.wire.records.compression import Buffer
-from slackwater.wire.records.markers import EndTransactionMarker, decode_marker, encode_marker
+from slackwater.wire.records.markers import EndTransactionMarker, encode_marker
 
 log = get_logger("slackwater.broker.storage.log")
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
 
 
 class AppendOrigin(Enum):
@@ -66,13 +58,6 @@ class AppendOrigin(Enum):
     VALIDATED = "validated"  # from a client, and already validated
     COORDINATOR = "coordinator"  # batches of this process are trusted and have no sequences
     MARKER = "marker"  # the end of a transaction, from its coordinator
-
-
-class TimestampOffset(NamedTuple):
-    """An offset and the timestamp of its record; -1 if no record was searched for."""
-
-    timestamp: int
-    offset: int
 
 
 class LogPosition(NamedTuple):
@@ -206,7 +191,7 @@ class PartitionLog:
         `guards` has the verification of each buffer (`start_verification`); none if no buffer has one.
         `transaction_version` is that of markers.
         """
-        pending = PendingAppends(self.log_end_offset, transaction_version)
+        pending = PendingAppends(self.log_end_offset, self.producers, self._verifications, transaction_version)
         for index, buffer in enumerate(buffers):
             guard = guards[index] if guards else None
             pending.results.append(self._assign_offsets(pending, buffer, now_ms, origin, guard))
@@ -271,7 +256,10 @@ class PartitionLog:
             if origin is AppendOrigin.CLIENT:
                 result = run_to_completion(validate_batch(batch, self.config, now_ms))
             if result is None and batch.producer_id >= 0:
-                result = self._check_producer(pending, seen, batch, end_offset, origin, guard)
+                is_client = origin is not AppendOrigin.COORDINATOR
+                found = pending.check_producer(seen, batch, end_offset, guard, is_client=is_client)
+                if found is not None:
+                    result = self._producer_result(batch.producer_id, found)
             if result is not None:
                 return result
             end_offset += batch.last_offset_delta + 1
@@ -286,87 +274,20 @@ class PartitionLog:
             pending.batches.append(BatchWithOffset(batch.size, batch.last_offset, batch.max_timestamp))
             pending.end_offset = batch.last_offset + 1
             if batch.producer_id >= 0:
-                self._advance_producer(pending, batch)
+                pending.advance_producer(batch)
         pending.buffers.append(view)
         pending.size += len(view)
         pending.pending_results.append(len(pending.results))
         appended_ms = now_ms if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         return AppendInfo(base_offset, pending.end_offset - 1, appended_ms, self.log_start_offset)
 
-    def _check_producer(
-        self,
-        pending: PendingAppends,
-        seen: dict[int, ProducerStateEntry],
-        batch: RecordBatch,
-        base_offset: int,
-        origin: AppendOrigin,
-        guard: VerificationGuard | None,
-    ) -> AppendInfo | Rejection | None:
-        """Return None if the batch may follow, else the result for a duplicate or the error, in Kafka's order."""
-        producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
-        known = seen.get(producer_id) or self._producer(pending, producer_id)
-        end = last_sequence(sequence, batch.last_offset_delta)
-        is_client = origin is not AppendOrigin.COORDINATOR
-        if batch.is_control:
-            marker = decode_marker(batch)
-            assert marker is not None, "only markers of this process are control batches"
-            failure = known.marker_error(epoch, marker.coordinator_epoch, pending.transaction_version)
-        else:
-            if is_client and (earlier := known.duplicate(epoch, sequence, end)):
-                # As in Kafka, the timestamp of the earlier batch, whatever the topic's timestamp type is.
-                start = self.log_start_offset
-                return AppendInfo(earlier.base_offset, earlier.last_offset, earlier.timestamp, start, True)
-            failure = self._transaction_error(known, batch, guard) or known.epoch_error(epoch)
-            if failure is None and is_client:
-                if (verification := self._verifications.get(producer_id)) is not None:
-                    failure = verification.sequence_error(known, sequence)
-                if failure is None and known.epoch != NO_EPOCH:
-                    failure = known.sequence_error(epoch, sequence)
-            if failure is None and known.transaction_start >= 0 and not batch.is_transactional:
-                failure = Error.INVALID_TXN_STATE, "A batch without transaction in an open transaction."
-        if failure is not None:
-            error, message = failure
-            return Rejection(error, f"Producer {producer_id} in {self.directory.name}: {message}")
-        if not batch.is_control:  # a second batch in the same request must follow the first
-            following = SequencedBatch(
-                end, base_offset + batch.last_offset_delta, batch.last_offset_delta, batch.max_timestamp
-            )
-            seen[producer_id] = known.with_batch(epoch, following, is_transactional=batch.is_transactional)
-        return None
-
-    def _transaction_error(
-        self, known: ProducerStateEntry, batch: RecordBatch, guard: VerificationGuard | None
-    ) -> tuple[Error, str] | None:
-        """Return the error for a transactional batch of a transaction that is neither open nor verified."""
-        if not batch.is_transactional or known.has_transaction(batch.producer_epoch):
-            return None
-        if guard is not None and self._verifications.get(batch.producer_id) is guard:
-            return None
-        return Error.INVALID_TXN_STATE, "Record was not part of an ongoing transaction."
-
-    def _producer(self, pending: PendingAppends, producer_id: int) -> ProducerStateEntry:
-        return pending.producers.get(producer_id) or self.producers.producers.get(producer_id, NEW_PRODUCER)
-
-    def _advance_producer(self, pending: PendingAppends, batch: RecordBatch) -> None:
-        producer_id, epoch, delta = batch.producer_id, batch.producer_epoch, batch.last_offset_delta
-        known = self._producer(pending, producer_id)
-        is_transactional = batch.is_transactional
-        if is_transactional:
-            pending.transactional_producers.add(producer_id)
-        if batch.is_control:
-            marker = decode_marker(batch)
-            assert marker is not None
-            pending.producers[producer_id] = known.with_marker(epoch, marker.coordinator_epoch, batch.max_timestamp)
-            if known.transaction_start >= 0:
-                ended = TransactionEnd(producer_id, known.transaction_start, batch.last_offset, marker.is_commit)
-                pending.transactions.append(ended)
-            return
-        written = SequencedBatch(
-            last_sequence(batch.base_sequence, delta), batch.last_offset, delta, batch.max_timestamp
-        )
-        pending.producers[producer_id] = known.with_batch(epoch, written, is_transactional=is_transactional)
-        if is_transactional and known.transaction_start < 0:
-            pending.transactions.append(TransactionStart(producer_id, batch.base_offset))
+    def _producer_result(self, producer_id: int, found: SequencedBatch | ProducerError) -> AppendInfo | Rejection:
+        """Return the result of a batch that was written before, or must not follow its producer's batches."""
+        if isinstance(found, SequencedBatch):
+            # As in Kafka, the timestamp of the earlier batch, whatever the topic's timestamp type is.
+            return AppendInfo(found.base_offset, found.last_offset, found.timestamp, self.log_start_offset, True)
+        error, message = found
+        return Rejection(error, f"Producer {producer_id} in {self.directory.name}: {message}")
 
     def _stamp(self, batches: list[RecordBatch], now_ms: int) -> int:
         """Apply `message.timestamp.type`, and return the newest timestamp."""
@@ -560,54 +481,12 @@ class PartitionLog:
             log.error("Records of %s cannot be read: %s", self.directory.name, damage)
 
     def search_timestamp(self, timestamp: int, *, committed: bool = False) -> Sliced[TimestampOffset | None]:
-        """Find the first record at or after a timestamp, or resolve a special timestamp; None if there is no record.
-
-        It works in slices, because it may have to decompress many batches. With `committed`, the log ends at the last
-        stable offset, and a later record is not found. Raises `BrokerError` if a segment is damaged.
-        """
+        """Find an offset by its timestamp; see `timestamp_search`. Raises `BrokerError` if a segment is damaged."""
         try:
-            found = yield from self._search_timestamp(timestamp)
+            return (yield from timestamp_search.search(self, timestamp, committed=committed))
         except DamagedSegment as error:
             self._report(error)
             raise BrokerError(Error.CORRUPT_MESSAGE, str(error)) from error
-        if committed and found is not None:
-            end = self.last_stable_offset
-            if timestamp == LATEST:
-                return TimestampOffset(NO_TIMESTAMP, end)
-            return found if found.offset < end or timestamp in (EARLIEST, EARLIEST_LOCAL) else None
-        return found
-
-    def _search_timestamp(self, timestamp: int) -> Sliced[TimestampOffset | None]:
-        if timestamp >= 0:
-            return (yield from self._find_timestamp(timestamp))
-        if timestamp == LATEST:
-            return TimestampOffset(NO_TIMESTAMP, self.high_watermark)
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
-        if timestamp == MAX_TIMESTAMP:
-            return (yield from self._newest())
-        # LATEST_TIERED and other timestamps for remote storage, which does not exist here.
-        return TimestampOffset(NO_TIMESTAMP, -1)
-
-    def _find_timestamp(self, timestamp: int) -> Sliced[TimestampOffset | None]:
-        limit = self.config.message_max_uncompressed_bytes
-        for segment in list(self.segments):  # retention may remove some between two slices
-            position = yield from segment.find_timestamp(timestamp, self.log_start_offset, limit)
-            if position is not None:
-                return TimestampOffset(*position)
-        return None
-
-    def _newest(self) -> Sliced[TimestampOffset | None]:
-        """Find the first record with the newest timestamp at or after the log start offset."""
-        newest = NO_TIMESTAMP
-        limit = self.config.message_max_uncompressed_bytes
-        for segment in list(self.segments):
-            if segment.base_offset >= self.log_start_offset:
-                newest = max(newest, segment.max_timestamp)
-            elif segment.max_timestamp > newest:
-                while newer := (yield from segment.find_timestamp(newest + 1, self.log_start_offset, limit)):
-                    newest = newer[0]
-        return (yield from self._find_timestamp(newest)) if newest >= 0 else None
 
     # Deleting
 
