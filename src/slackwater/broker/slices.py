@@ -1,5 +1,8 @@
 """Long work on the event loop, in slices, so that the loop reads the sockets in between.
 
+For work that is long for one element, or whose response cannot be put together of parts. A request with many elements
+that are independent of each other is divided instead (`split_requests`).
+
 Work is a generator. It yields None where it may be interrupted, at least every few milliseconds. It yields a function,
 which is called in a thread; the generator receives the result.
 

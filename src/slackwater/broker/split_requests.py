@@ -1,5 +1,8 @@
 """Splits a large request into parts, one per iteration of the event loop, so that other clients do not wait for it.
 
+For requests with many elements that are independent of each other; the handler does not notice. Work that is long for
+one element is done in slices of time by the handler (`slices`). A request may use both.
+
 Invariants:
 - A request is split only if its elements are independent of each other: the response of every part is that of the same
   elements in the whole request. The response of the request is the concatenation of the parts' responses.
