@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,7 +30,9 @@ from slackwater.cli.spark_session import java_error
 from slackwater.doctor.causes.finding import EvidenceLine, Finding
 from slackwater.doctor.diagnosis import Diagnosis, DiagnosisRequest, exit_code
 from slackwater.doctor.history.files import list_local_files
-from slackwater.doctor.prescriptions import prescribe
+from slackwater.doctor.prescriptions.choice import choose_remedies
+from slackwater.doctor.prescriptions.prescription import Prescription
+from slackwater.doctor.prescriptions.rendering import render
 from slackwater.doctor.verdict import Verdict, with_library
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.testing.kafka import Kafka
@@ -52,6 +54,10 @@ KEYS = [
 
 def healthy() -> Verdict:
     return Scenario("calm").start("a", "b").verdict()
+
+
+def prescribe(cause: str, figures: Mapping[str, int]) -> tuple[Prescription, ...]:
+    return render(choose_remedies(cause, figures), None, figures)
 
 
 def stormy() -> Verdict:
@@ -288,8 +294,8 @@ def test_directory_with_hidden_files_only_is_bad_input(tmp_path: Path) -> None:
 def test_settings_use_the_names_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "2026-11-15 19:15:58,706 WARNING kafka.coordinator.base Consumer poll timeout has expired."
     evidence = EvidenceLine(1, "client_log", "b polled late", "b.log:1", line)
-    prescriptions = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
-    diagnosis = Diagnosis([with_library(replace(stormy(), evidence=(evidence,), prescriptions=prescriptions))])
+    remedies = choose_remedies("poll_delay", {"limit_ms": 4_000, "longest_ms": 6_000})
+    diagnosis = Diagnosis([with_library(replace(stormy(), evidence=(evidence,), remedies=remedies))])
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: diagnosis)
     _, out, _ = run("logs")
     assert "       max_poll_interval_ms=9000,\n" in out

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slackwater.doctor.causes.finding import EvidenceLine, Finding
-from slackwater.doctor.prescriptions import Prescription
+from slackwater.doctor.prescriptions.prescription import Prescription
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, TimelineMarker, TimelineSpan
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance

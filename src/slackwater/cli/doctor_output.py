@@ -215,8 +215,8 @@ def shorten_in_the_middle(text: str, width: int) -> str:
 
 
 def _print_prescriptions(verdict: "Verdict", *, all_libraries: bool) -> None:
-    from slackwater.doctor.prescriptions import lines_to_paste, place_to_paste, settings_note
     from slackwater.doctor.prescriptions.libraries import BROKER
+    from slackwater.doctor.prescriptions.pasting import lines_to_paste, place_to_paste, settings_note
     from slackwater.doctor.verdict_text import order_of_advice
 
     shown = verdict.prescriptions if all_libraries else verdict.prescriptions[:_MAX_PRESCRIPTIONS]

@@ -29,8 +29,11 @@ from slackwater.doctor.causes.single_failures import (
 from slackwater.doctor.events.serialization import pickle_by_fields
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.headlines import headline, no_action
-from slackwater.doctor.prescriptions import Prescription, check_version, for_library, prescribe
+from slackwater.doctor.prescriptions.choice import check_version, choose_remedies
 from slackwater.doctor.prescriptions.libraries import OWN, SPARK, UNKNOWN_LIBRARY, library_of, library_of_software
+from slackwater.doctor.prescriptions.prescription import Prescription
+from slackwater.doctor.prescriptions.remedy import ChosenRemedy
+from slackwater.doctor.prescriptions.rendering import render
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, member_timelines
 from slackwater.doctor.timeline.pauses import LagEstimate, MinuteStats, lag_of, minutes
@@ -53,6 +56,7 @@ _MAX_CLIENT_LOGS: Final = 8
 _NOT_IN_JSON: Final = (
     "cluster",
     "group",
+    "remedies",
     "client_lines",
     "recorded_rebalances",
     "minutes",
@@ -116,7 +120,9 @@ class Verdict:
     complete_since_ms: int = 0
     """Every generation from here on is accounted for; `__consumer_offsets` is compacted."""
     figures: dict[str, int] = field(default_factory=dict)
+    remedies: tuple[ChosenRemedy, ...] = ()
     prescriptions: tuple[Prescription, ...] = ()
+    """The remedies as text, with the names of the clients' library."""
     no_action: str = ""
     """Why nothing is to be done; empty if action is needed or it is unknown whether it is."""
     episodes: tuple[Episode, ...] = ()
@@ -190,7 +196,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         incident_ended_ms=ended_ms,
         complete_since_ms=history.complete_since_ms,
         figures=dict(chosen.figures),
-        prescriptions=_prescriptions(history, chosen, also, recorded) if action_needed or chosen.partial else (),
+        remedies=_remedies(history, chosen, also, recorded) if action_needed or chosen.partial else (),
         no_action="" if action_needed or chosen.partial else no_action(chosen, is_stable=is_stable),
         episodes=found_episodes,
         recorded_rebalances=tuple(recorded[-_MAX_ENTRIES:]) if with_timeline else (),
@@ -200,7 +206,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         lag=lag_of(by_minute),
         library_of_joins=library_of_software(_client_software(history)),
     )
-    return with_library(replace(verdict, client_lines=_client_lines(history)) if verdict.prescriptions else verdict)
+    return with_library(replace(verdict, client_lines=_client_lines(history)) if verdict.remedies else verdict)
 
 
 def _is_said(finding: Finding, chosen: Finding) -> bool:
@@ -210,7 +216,10 @@ def _is_said(finding: Finding, chosen: Finding) -> bool:
 
 
 def with_library(verdict: Verdict) -> Verdict:
-    """Find the clients' library in the evidence, in other lines of the clients' logs, or in the kind of source."""
+    """Find the clients' library in the evidence, in other lines of the clients' logs, or in the kind of source.
+
+    The prescriptions get its names.
+    """
     cited = [line for line in verdict.evidence if line.source == EventSource.CLIENT_LOG]
     library = library_of(_texts(cited), heartbeats_between_messages="handler_blocks" in verdict.figures) or library_of(
         _texts(verdict.client_lines)
@@ -222,8 +231,7 @@ def with_library(verdict: Verdict) -> Verdict:
     if library is None and EventSource.MEMBER in verdict.sources and EventSource.CLIENT_LOG not in verdict.sources:
         library = OWN  # no other client writes events
     library = library or verdict.library_of_joins
-    prescriptions = for_library(verdict.prescriptions, library, verdict.figures)
-    return replace(verdict, library=library, prescriptions=prescriptions)
+    return replace(verdict, library=library, prescriptions=render(verdict.remedies, library, verdict.figures))
 
 
 def _incident(chosen: Finding, found: Sequence[Episode]) -> tuple[int, int]:
@@ -262,10 +270,10 @@ def _client_software(history: GroupHistory) -> set[str]:
     return {row.detail_text("client_software") for row in joins}
 
 
-def _prescriptions(
+def _remedies(
     history: GroupHistory, chosen: Finding, also: Sequence[Finding], recorded: Sequence[RecordedRebalance]
-) -> tuple[Prescription, ...]:
-    """Prescribe for the cause, with the numbers of all findings."""
+) -> tuple[ChosenRemedy, ...]:
+    """Choose the remedies for the cause, with the numbers of all findings."""
     figures = dict(chosen.figures)
     for finding in also:
         figures = {**finding.figures, **figures}
@@ -273,15 +281,13 @@ def _prescriptions(
     # Without the assignor's name: some rebalances look like the second step of a cooperative change.
     looks_cooperative = mode is None and any(rebalance.follow_up for rebalance in recorded)
     is_cooperative = looks_cooperative or mode in (RebalanceMode.COOPERATIVE, RebalanceMode.INCREMENTAL)
-    prescriptions = prescribe(chosen.cause, figures, is_cooperative=is_cooperative)
+    remedies = choose_remedies(chosen.cause, figures, is_cooperative=is_cooperative)
     for finding in also:
         is_late = chosen.cause == "shared_group_id" and finding.cause.endswith("poll_delay")
         if is_late or (finding.cause == STOP_THE_WORLD and CAUSES[chosen.cause].action_needed):
-            known = {item.what for item in prescriptions}
-            more = prescribe(finding.cause, figures, is_cooperative=is_cooperative)
-            prescriptions += tuple(item for item in more if item.what not in known)
-    bugs = [check_version(bug.advice(), bug.name) for bug in bugs_like(chosen.cause, history)]
-    return tuple(replace(item, order=order) for order, item in enumerate([*prescriptions, *bugs], start=1))
+            more = choose_remedies(finding.cause, figures, is_cooperative=is_cooperative)
+            remedies += tuple(item for item in more if item not in remedies)
+    return (*remedies, *(check_version(bug.advice(), bug.name) for bug in bugs_like(chosen.cause, history)))
 
 
 def _measured(history: GroupHistory, rebalances: Sequence[RecordedRebalance]) -> dict[str, float]:

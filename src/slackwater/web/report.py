@@ -21,8 +21,9 @@ from slackwater.doctor.events.row_predicates import is_close_reason
 from slackwater.doctor.events.times import has_clock, is_dated, shown_time
 from slackwater.doctor.history.files import display_name
 from slackwater.doctor.history.lines import SHOWN_CHARACTERS, readable
-from slackwater.doctor.prescriptions import Prescription, place_to_paste, settings_note
 from slackwater.doctor.prescriptions.libraries import BROKER, UNKNOWN_LIBRARY
+from slackwater.doctor.prescriptions.pasting import place_to_paste, settings_note
+from slackwater.doctor.prescriptions.prescription import Prescription
 from slackwater.doctor.timeline.member_timelines import MemberTimeline, TimelineMarker
 from slackwater.doctor.timeline.pauses import MINUTE_MS, MinuteStats
 from slackwater.doctor.timeline.rebalances import Episode, RecordedRebalance

@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.doctor.diagnosis import HEALTHY, exit_code
 from slackwater.doctor.events.table import OtherEventKind
-from slackwater.doctor.prescriptions import place_to_paste
+from slackwater.doctor.prescriptions.pasting import place_to_paste
 from slackwater.doctor.verdict import Verdict
 from slackwater.group.events import EventKind, Trigger
 from tests.doctor.scenario import START_MS, Scenario

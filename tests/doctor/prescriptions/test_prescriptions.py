@@ -1,18 +1,17 @@
 """Prescriptions: values from measurements, under the setting names of every library."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from slackwater.doctor.causes.rules import CAUSES
-from slackwater.doctor.prescriptions import (
-    for_library,
-    lines_to_paste,
-    place_to_paste,
-    prescribe,
-    settings_note,
-)
+from slackwater.doctor.prescriptions.choice import choose_remedies
 from slackwater.doctor.prescriptions.libraries import PROPERTIES, library_of
 from slackwater.doctor.prescriptions.numbers import fewer_records, heartbeat, measured, round_up, seconds, with_margin
+from slackwater.doctor.prescriptions.pasting import lines_to_paste, place_to_paste, settings_note
+from slackwater.doctor.prescriptions.prescription import Prescription
 from slackwater.doctor.prescriptions.remedies import ABOVE_THE_POLL_INTERVAL, REMEDIES
+from slackwater.doctor.prescriptions.rendering import render
 
 CLIENTS = (
     "java",
@@ -26,6 +25,12 @@ CLIENTS = (
     "ruby-kafka",
 )
 LIBRARIES = (*CLIENTS, "brod", "slackwater", "spark")
+
+
+def prescribe(
+    cause: str, figures: Mapping[str, int], library: str | None = None, *, is_cooperative: bool = False
+) -> tuple[Prescription, ...]:
+    return render(choose_remedies(cause, figures, is_cooperative=is_cooperative), library, figures)
 
 
 def test_poll_limit_is_above_the_longest_batch() -> None:
@@ -104,18 +109,18 @@ def test_brokers_accept_the_session_timeout_by_default() -> None:
 def test_text_has_the_names_of_python_libraries(library: str) -> None:
     figures = {"limit_ms": 4_000, "longest_ms": 8_000, "session_ms": 10_000, "pause_ms": 12_000}
     for cause in ("poll_delay", "session_expiry", "rolling_restart"):
-        for item in for_library(prescribe(cause, figures), library, figures):
+        for item in prescribe(cause, figures, library):
             text = f"{item.what} {item.cost} {item.caution}"
             assert "max.poll" not in text
             assert " session.timeout.ms" not in text
-    broker_setting = for_library(prescribe("session_expiry", figures), library, figures)[0].caution
+    broker_setting = prescribe("session_expiry", figures, library)[0].caution
     assert any("group.max.session.timeout.ms" in text for text in broker_setting)
 
 
 @pytest.mark.parametrize("library", ["kafkajs", "sarama", "franz-go"])
 def test_library_without_poll_timer_is_not_told_to_poll(library: str) -> None:
     figures = {"limit_ms": 4_000, "longest_ms": 8_000}
-    for item in for_library(prescribe("poll_delay", figures), library, figures):
+    for item in prescribe("poll_delay", figures, library):
         assert "max.poll.interval.ms" not in f"{item.what} {item.cost} {item.caution}"
         assert "poll()" not in item.what
 
@@ -252,7 +257,7 @@ def test_percentage_of_the_records_is_explained() -> None:
 
 def test_librdkafka_gets_no_setting_for_records_per_poll() -> None:
     for figures in ({}, {"limit_ms": 4_000, "longest_ms": 8_000}):
-        first = for_library(for_library(prescribe("poll_delay", figures), "librdkafka", {}), "librdkafka", {})[0]
+        first = prescribe("poll_delay", figures, "librdkafka")[0]
         assert first.what.startswith("handle fewer messages per consume() call, so that")
         assert first.what.count("with poll(), which returns one message at a time, only") == 1
         assert "measure it first" not in first.what
@@ -260,7 +265,7 @@ def test_librdkafka_gets_no_setting_for_records_per_poll() -> None:
 
 
 def test_unknown_library_gets_both_deploys_of_java() -> None:
-    first = for_library(prescribe("scale_out", {}), None, {})[0]
+    first = prescribe("scale_out", {}, None)[0]
     assert lines_to_paste(first, None) == first.properties["java"]
     assert "deploy" in lines_to_paste(first, None)[0]
     assert settings_note(None) == "the client library is not known; settings as for Java"
@@ -294,30 +299,33 @@ def test_cooperative_group_is_not_told_to_use_it() -> None:
 
 
 def test_library_gets_nothing_that_it_cannot_do() -> None:
-    prescriptions = prescribe("rolling_restart", {"restart_ms": 5_000, "session_ms": 10_000})
-    settings = {name for item in for_library(prescriptions, "kafkajs", {}) for name in item.settings}
+    figures = {"restart_ms": 5_000, "session_ms": 10_000}
+    settings = {name for item in prescribe("rolling_restart", figures, "kafkajs") for name in item.settings}
     assert not settings & {"group.instance.id", "partition.assignment.strategy"}
-    assert any(ABOVE_THE_POLL_INTERVAL in item.caution for item in for_library(prescriptions, "librdkafka", {}))
-    assert not any(ABOVE_THE_POLL_INTERVAL in item.caution for item in for_library(prescriptions, "java", {}))
+    assert any(
+        ABOVE_THE_POLL_INTERVAL.text in item.caution for item in prescribe("rolling_restart", figures, "librdkafka")
+    )
+    assert not any(
+        ABOVE_THE_POLL_INTERVAL.text in item.caution for item in prescribe("rolling_restart", figures, "java")
+    )
 
 
 def test_own_consumer_without_the_setting_has_the_default() -> None:
-    prescriptions = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 8_000})
-    first = for_library(prescriptions, "slackwater", {})[0]
+    first = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 8_000}, "slackwater")[0]
     assert first.settings == {"max.poll.records": "165"}
     assert first.percent == {}
     assert "present value" not in first.what
 
 
 def test_spark_member_gets_options_of_its_query() -> None:
-    prescriptions = for_library(prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 8_000}), "spark", {})
+    prescriptions = prescribe("poll_delay", {"limit_ms": 4_000, "longest_ms": 8_000}, "spark")
     assert '.option("maxOffsetsPerTrigger", <33 % of the present value>)' in prescriptions[0].properties["spark"]
     assert any(".trigger(" in line for line in prescriptions[0].properties["spark"])
     assert prescriptions[1].properties["spark"] == ('.option("kafka.max.poll.interval.ms", 15000)',)
 
 
 def test_default_session_of_spark_is_not_lowered() -> None:
-    first = for_library(prescribe("rolling_restart", {"restart_ms": 1_000}), "spark", {})[0]
+    first = prescribe("rolling_restart", {"restart_ms": 1_000}, "spark")[0]
     assert first.settings["session.timeout.ms"] == "120000"
 
 
@@ -359,7 +367,7 @@ def test_own_consumer_is_recognized_by_its_logger() -> None:
     ],
 )
 def test_change_of_the_assignor_is_that_of_the_library(library: str | None, deploys: str) -> None:
-    (cooperative,) = for_library(prescribe("eager_stop_the_world", {}), library, {})
+    (cooperative,) = prescribe("eager_stop_the_world", {}, library)
     assert cooperative.cost.endswith(deploys)
 
 

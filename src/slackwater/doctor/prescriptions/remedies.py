@@ -4,77 +4,70 @@ Invariants:
 - Remedies are listed in the order in which to try them: the cheapest first, code changes last.
 - Each has its `cost`. `caution` lists what it conflicts with.
 - `settings` have Kafka's names, so that a simulator can replay a history with them. A value in braces is computed from
-  the figures of the finding (`numbers.py`); without the figure the setting is left out.
+  the figures of the finding (`values.py`); without the figure the setting is left out.
 - `cites` name a section of Kafka's documentation or a KIP.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
+from slackwater.doctor.prescriptions.libraries import LIBRDKAFKA, SPARK, WITHOUT_POLL_TIMER
+from slackwater.doctor.prescriptions.remedy import Caution, Delay, Remedy
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """One thing to do."""
-
-    what: str
-    cost: str = "none"
-    settings: dict[str, str] = field(default_factory=dict)
-    where: str = "client"
-    caution: tuple[str, ...] = ()
-    cites: tuple[str, ...] = ()
-    optional: bool = False
-
-
-ABOVE_THE_POLL_INTERVAL: Final = "librdkafka rejects a session.timeout.ms longer than max.poll.interval.ms"
-SLOWER_DETECTION: Final = "a crashed member is detected after {session} instead of {session_now}"
-FEWER_RECORDS: Final = "fetch fewer records per poll()"
-MAX_POLL_INTERVAL: Final = "Kafka documentation, Consumer Configs: max.poll.interval.ms"
-MAX_POLL_RECORDS: Final = "Kafka documentation, Consumer Configs: max.poll.records"
-SESSION_TIMEOUT: Final = "Kafka documentation, Consumer Configs: session.timeout.ms"
-HEARTBEAT_INTERVAL: Final = "Kafka documentation, Consumer Configs: heartbeat.interval.ms"
-INSTANCE_ID: Final = "Kafka documentation, Consumer Configs: group.instance.id"
-ASSIGNMENT_STRATEGY: Final = "Kafka documentation, Consumer Configs: partition.assignment.strategy"
-INITIAL_DELAY: Final = "Kafka documentation, Broker Configs: group.initial.rebalance.delay.ms"
+ABOVE_THE_POLL_INTERVAL: Final = Caution(
+    "librdkafka rejects a session.timeout.ms longer than max.poll.interval.ms", only_for=frozenset({None, LIBRDKAFKA})
+)
+SLOWER_DETECTION: Final = Delay("a crashed member is detected", new="session", present="session_now")
+MAX_POLL_INTERVAL_DOC: Final = "Kafka documentation, Consumer Configs: max.poll.interval.ms"
+MAX_POLL_RECORDS_DOC: Final = "Kafka documentation, Consumer Configs: max.poll.records"
+SESSION_TIMEOUT_DOC: Final = "Kafka documentation, Consumer Configs: session.timeout.ms"
+HEARTBEAT_INTERVAL_DOC: Final = "Kafka documentation, Consumer Configs: heartbeat.interval.ms"
+INSTANCE_ID_DOC: Final = "Kafka documentation, Consumer Configs: group.instance.id"
+ASSIGNMENT_STRATEGY_DOC: Final = "Kafka documentation, Consumer Configs: partition.assignment.strategy"
+INITIAL_DELAY_DOC: Final = "Kafka documentation, Broker Configs: group.initial.rebalance.delay.ms"
 STATIC_MEMBERSHIP: Final = "KIP-345: Introduce static membership protocol to reduce consumer rebalances"
 INCREMENTAL_REBALANCE: Final = "KIP-429: Kafka Consumer Incremental Rebalance Protocol"
 BACKGROUND_HEARTBEATS: Final = "KIP-62: Allow consumer to send heartbeats from a background thread"
 CONSUMER_PROTOCOL: Final = "KIP-848: The Next Generation of the Consumer Rebalance Protocol"
 BATCHED_LEAVES: Final = "KIP-345: Introduce static membership protocol (removing members with LeaveGroup)"
 
-DEPLOY_TWICE: Final = "deploy twice (first both assignors, then this one alone)"
-STOP_ONCE: Final = " or, with librdkafka, stop all members once"
+COPY_OFFSETS: Final = (
+    "a new group has no offsets: copy them before a start (kafka-consumer-groups --reset-offsets --from-file)"
+)
 COOPERATIVE: Final = Remedy(
     "use the cooperative-sticky assignor: a rebalance then stops only the partitions that move",
-    f"a change takes two rebalances instead of one; all members must support it, so {DEPLOY_TWICE}{STOP_ONCE}",
+    ("a change takes two rebalances instead of one", "all members must support it, so {assignor_change}"),
     {"partition.assignment.strategy": "cooperative-sticky"},
     caution=("a single deploy with only the new assignor is rejected (INCONSISTENT_GROUP_PROTOCOL)",),
-    cites=(INCREMENTAL_REBALANCE, ASSIGNMENT_STRATEGY),
+    cites=(INCREMENTAL_REBALANCE, ASSIGNMENT_STRATEGY_DOC),
     optional=True,
 )
 OFF_THE_POLL_THREAD: Final = Remedy(
     "process records outside the poll thread: pass them to workers, pause() their partitions, resume() them when done",
-    "your code must keep the order of records and commit only finished ones",
+    ("your code must keep the order of records and commit only finished ones",),
     where="code",
     cites=(BACKGROUND_HEARTBEATS,),
+    not_for=frozenset({SPARK}),
 )
 STATIC: Final = Remedy(
     "give each instance its own group.instance.id (for example a StatefulSet ordinal or a host name)",
-    "a member that closes no longer leaves: its partitions are not read until it is back or its session expires; "
-    + SLOWER_DETECTION,
+    (
+        "a member that closes no longer leaves: its partitions are not read until it is back or its session expires",
+        SLOWER_DETECTION,
+    ),
     {"group.instance.id": "<unique per instance>", "session.timeout.ms": "{restart_session_ms}"},
     caution=(ABOVE_THE_POLL_INTERVAL,),
-    cites=(STATIC_MEMBERSHIP, INSTANCE_ID),
+    cites=(STATIC_MEMBERSHIP, INSTANCE_ID_DOC),
 )
 LONGER_SESSION: Final = Remedy(
     "raise session.timeout.ms above the longest pause, and set heartbeat.interval.ms to a third of it",
-    SLOWER_DETECTION,
+    (SLOWER_DETECTION,),
     {"session.timeout.ms": "{pause_session_ms}", "heartbeat.interval.ms": "{pause_heartbeat_ms}"},
     caution=(
         "after a crash the partitions of the member are not read until the longer session expires",
         "the broker rejects a session.timeout.ms above its group.max.session.timeout.ms",
         ABOVE_THE_POLL_INTERVAL,
     ),
-    cites=(SESSION_TIMEOUT, HEARTBEAT_INTERVAL),
+    cites=(SESSION_TIMEOUT_DOC, HEARTBEAT_INTERVAL_DOC),
 )
 SHARED_DELAY: Final = Remedy(
     "find what all these members wait for (a database, a lock, another service): they were late at the same time",
@@ -82,18 +75,30 @@ SHARED_DELAY: Final = Remedy(
 )
 POLL_REMEDIES: Final = (
     Remedy(
-        f"{FEWER_RECORDS}, so that {{basis}} fits into max.poll.interval.ms",
-        "slightly more overhead per record",
+        "{fewer_records}, so that {basis} fits into max.poll.interval.ms{percent_note}{poll_note}",
+        ("slightly more overhead per record",),
         {"max.poll.records": "{poll_records}"},
         caution=("does not help if a single record takes longer than max.poll.interval.ms",),
-        cites=(MAX_POLL_RECORDS, MAX_POLL_INTERVAL),
+        cites=(MAX_POLL_RECORDS_DOC, MAX_POLL_INTERVAL_DOC),
     ),
     Remedy(
         "raise max.poll.interval.ms above {basis}",
-        "a member that hangs is detected after {poll} instead of {poll_now}, and a rebalance can wait that long for it",
+        (
+            Delay(
+                "a member that hangs is detected",
+                new="poll",
+                present="poll_now",
+                consequence=", and a rebalance can wait that long for it",
+            ),
+        ),
         {"max.poll.interval.ms": "{poll_interval_ms}"},
-        caution=("max.poll.interval.ms is also the rebalance timeout: one slow member delays every rebalance",),
-        cites=(MAX_POLL_INTERVAL, BACKGROUND_HEARTBEATS),
+        caution=(
+            Caution(
+                "max.poll.interval.ms is also the rebalance timeout: one slow member delays every rebalance",
+                not_for=WITHOUT_POLL_TIMER,
+            ),
+        ),
+        cites=(MAX_POLL_INTERVAL_DOC, BACKGROUND_HEARTBEATS),
     ),
     OFF_THE_POLL_THREAD,
 )
@@ -103,9 +108,10 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "kip848_poll_delay": POLL_REMEDIES,
     "rejoined_late": (
         Remedy(
-            f"{FEWER_RECORDS}, or use a faster handler: every rebalance waits until all members have polled again",
-            "slightly more overhead per record",
-            cites=(MAX_POLL_RECORDS, BACKGROUND_HEARTBEATS),
+            "{fewer_records}, or use a faster handler: every rebalance waits until all members have polled again"
+            "{poll_note}",
+            ("slightly more overhead per record",),
+            cites=(MAX_POLL_RECORDS_DOC, BACKGROUND_HEARTBEATS),
         ),
         OFF_THE_POLL_THREAD,
     ),
@@ -113,13 +119,13 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
         Remedy(
             "call heartbeat() in the handler, at least once per third of the session timeout",
             where="code",
-            cites=(HEARTBEAT_INTERVAL,),
+            cites=(HEARTBEAT_INTERVAL_DOC,),
         ),
         Remedy(
             "raise the session timeout above the time of the slowest message",
-            SLOWER_DETECTION,
+            (SLOWER_DETECTION,),
             {"session.timeout.ms": "{handler_session_ms}"},
-            cites=(SESSION_TIMEOUT,),
+            cites=(SESSION_TIMEOUT_DOC,),
         ),
         OFF_THE_POLL_THREAD,
     ),
@@ -129,13 +135,13 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
             "find the pause: GC log and heap of the process, a call that blocks its event loop (Python, Node.js), CPU "
             "steal and throttling of its machine, its network",
             where="operations",
-            cites=(SESSION_TIMEOUT,),
+            cites=(SESSION_TIMEOUT_DOC,),
         ),
     ),
     "kip848_session_expiry": (
         Remedy(
             "raise the group's session timeout above the longest pause; it is a group setting on the broker",
-            SLOWER_DETECTION,
+            (SLOWER_DETECTION,),
             {"consumer.session.timeout.ms": "{pause_session_ms}"},
             where="broker",
             caution=("the broker rejects a value above its group.consumer.max.session.timeout.ms (60 s)",),
@@ -147,12 +153,12 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
         Remedy("fix the error that ends the process; it is in its log", where="code"),
         Remedy(
             "send records that cannot be processed to a dead-letter topic and continue",
-            "the dead-letter topic must be monitored",
+            ("the dead-letter topic must be monitored",),
             where="code",
         ),
         Remedy(
             "let the supervisor back off between restarts, by more than a session timeout",
-            "the other members read the partitions meanwhile",
+            ("the other members read the partitions meanwhile",),
             where="operations",
         ),
     ),
@@ -175,7 +181,7 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
         Remedy(
             "nothing to do: the protocol moves only what must move; a group.instance.id avoids even that",
             settings={"group.instance.id": "<unique per instance>"},
-            cites=(CONSUMER_PROTOCOL, INSTANCE_ID),
+            cites=(CONSUMER_PROTOCOL, INSTANCE_ID_DOC),
             optional=True,
         ),
     ),
@@ -183,10 +189,10 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "static_restart_too_late": (
         Remedy(
             "raise session.timeout.ms above the duration of a restart",
-            SLOWER_DETECTION,
+            (SLOWER_DETECTION,),
             {"session.timeout.ms": "{restart_session_ms}", "heartbeat.interval.ms": "{restart_heartbeat_ms}"},
             caution=LONGER_SESSION.caution,
-            cites=(STATIC_MEMBERSHIP, SESSION_TIMEOUT),
+            cites=(STATIC_MEMBERSHIP, SESSION_TIMEOUT_DOC),
         ),
         Remedy(
             "shorten the restart: pull the image and warm up before the old process stops",
@@ -199,21 +205,21 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
         Remedy(
             "stop the surplus process; if both are needed, give each a group.instance.id of its own",
             settings={"group.instance.id": "<unique per instance>"},
-            cites=(STATIC_MEMBERSHIP, INSTANCE_ID),
+            cites=(STATIC_MEMBERSHIP, INSTANCE_ID_DOC),
         ),
     ),
     "inconsistent_protocol": (
         Remedy(
             "configure an assignor that all members have: the new and the old one together, in every member",
-            "one more deploy",
-            cites=(ASSIGNMENT_STRATEGY, INCREMENTAL_REBALANCE),
+            ("one more deploy",),
+            cites=(ASSIGNMENT_STRATEGY_DOC, INCREMENTAL_REBALANCE),
         ),
         Remedy("remove the old assignor only when all members have both", where="operations"),
     ),
     "shared_group_id": (
         Remedy(
             "give each service a group.id of its own; one service can keep the present one",
-            "a new group has no offsets: copy them before a start (kafka-consumer-groups --reset-offsets --from-file)",
+            (COPY_OFFSETS,),
             {"group.id": "<one per service>"},
             cites=("Kafka documentation, Consumer Configs: group.id",),
         ),
@@ -221,7 +227,7 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "autoscaler_flapping": (
         Remedy(
             "give the autoscaler a longer cooldown ({cooldown} or more), and different limits for up and down",
-            "it follows the load later",
+            ("it follows the load later",),
             where="operations",
         ),
         COOPERATIVE,
@@ -231,10 +237,10 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "startup_herd": (
         Remedy(
             "let the broker delay the first rebalance until all members have joined",
-            "an empty group starts {herd_delay} later",
+            (Delay("an empty group starts", new="herd_delay"),),
             {"group.initial.rebalance.delay.ms": "{herd_delay_ms}"},
             where="broker",
-            cites=(INITIAL_DELAY, "KIP-134: Delay initial consumer group rebalance"),
+            cites=(INITIAL_DELAY_DOC, "KIP-134: Delay initial consumer group rebalance"),
             optional=True,
         ),
     ),
@@ -243,7 +249,7 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
             "nothing to do: group.initial.rebalance.delay.ms delayed the first rebalance until all members had joined",
             optional=True,
             where="broker",
-            cites=(INITIAL_DELAY,),
+            cites=(INITIAL_DELAY_DOC,),
         ),
     ),
     "partitions_added": (Remedy("nothing to do; plan such changes", optional=True, where="operations"),),
@@ -268,38 +274,38 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
         Remedy(
             "remove it: slackwater groups remove-members GROUP --member ID --bootstrap HOST:PORT "
             "(kafka-consumer-groups has no such option)",
-            "if it is alive it rejoins",
+            ("if it is alive it rejoins",),
             where="operations",
             cites=(BATCHED_LEAVES,),
         ),
         Remedy(
             "lower max.poll.interval.ms: a rebalance waits no longer than that for a member",
-            "a slow member is removed sooner",
+            ("a slow member is removed sooner",),
             caution=("a poll delay needs the opposite: a longer max.poll.interval.ms",),
-            cites=(MAX_POLL_INTERVAL,),
+            cites=(MAX_POLL_INTERVAL_DOC,),
         ),
     ),
     "assignor_never_converges": (
         Remedy(
             "use another assignor, or set client.rack in all members or in none",
-            "all partitions move once",
+            ("all partitions move once",),
             where="client",
-            cites=(ASSIGNMENT_STRATEGY,),
+            cites=(ASSIGNMENT_STRATEGY_DOC,),
         ),
     ),
     "static_member_leaves": (
         Remedy(
             "stop static members without LeaveGroup: do not remove them with a tool, and close them with the option of"
             " the library that keeps the membership; upgrade a library that always leaves",
-            "a member that stays away is removed only when its session expires",
+            ("a member that stays away is removed only when its session expires",),
             where="code",
             cites=(STATIC_MEMBERSHIP,),
         ),
         Remedy(
             "or remove group.instance.id: static membership has no use if members leave",
-            "every restart is two rebalances",
+            ("every restart is two rebalances",),
             optional=True,
-            cites=(STATIC_MEMBERSHIP, INSTANCE_ID),
+            cites=(STATIC_MEMBERSHIP, INSTANCE_ID_DOC),
         ),
     ),
     "coordinator_unreachable": (
@@ -309,7 +315,7 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
         ),
         Remedy(
             "let the broker advertise an address that this client can reach",
-            "a rolling restart of the brokers",
+            ("a rolling restart of the brokers",),
             where="broker",
             cites=("Kafka documentation, Broker Configs: advertised.listeners",),
         ),
@@ -317,7 +323,7 @@ REMEDIES: Final[dict[str, tuple[Remedy, ...]]] = {
     "connect_config_loop": (
         Remedy(
             "give all workers of one group.id the same config.storage.topic, and each Connect cluster its own group.id",
-            "a restart of the workers",
+            ("a restart of the workers",),
             where="operations",
             cites=("Kafka documentation, Connect Configs: config.storage.topic",),
         ),
