@@ -10,9 +10,9 @@ from typing import Final
 
 from slackwater.doctor.verdict import UNKNOWN, Verdict
 
-HEALTHY: Final = 0
-ACTION_NEEDED: Final = 1
-UNKNOWN_CAUSE: Final = 2
+EXIT_HEALTHY: Final = 0
+EXIT_ACTION_NEEDED: Final = 1
+EXIT_UNKNOWN: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class Diagnosis:
 def exit_code(verdicts: Iterable[Verdict]) -> int:
     """Return the exit code of `slackwater doctor`."""
     codes = {_code(verdict) for verdict in verdicts}
-    if ACTION_NEEDED in codes:
-        return ACTION_NEEDED
-    return UNKNOWN_CAUSE if UNKNOWN_CAUSE in codes or not codes else HEALTHY
+    if EXIT_ACTION_NEEDED in codes:
+        return EXIT_ACTION_NEEDED
+    return EXIT_UNKNOWN if EXIT_UNKNOWN in codes or not codes else EXIT_HEALTHY
 
 
 def _code(verdict: Verdict) -> int:
     if verdict.cause == UNKNOWN or verdict.partial:
-        return UNKNOWN_CAUSE
-    return ACTION_NEEDED if verdict.action_needed else HEALTHY
+        return EXIT_UNKNOWN
+    return EXIT_ACTION_NEEDED if verdict.action_needed else EXIT_HEALTHY

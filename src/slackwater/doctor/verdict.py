@@ -161,7 +161,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
     chosen = min(findings, key=_order, default=None) or _healthy(history)
     recorded = find_rebalances(history)
     # Without progress rows there is no lag, and the minutes are only for drawing.
-    by_minute = minutes(history, recorded) if with_timeline or history.of(EventKind.PROGRESS) else []
+    by_minute = minutes(history, recorded) if with_timeline or history.rows_of(EventKind.PROGRESS) else []
     remark = stop_the_world(history, recorded)
     findings += [remark] if remark is not None else []
     also = tuple(finding for finding in findings if finding is not chosen and not _is_said(finding, chosen))
@@ -266,7 +266,7 @@ def _client_lines(history: GroupHistory) -> tuple[EvidenceLine, ...]:
 
 def _client_software(history: GroupHistory) -> set[str]:
     """Return the names of the members' software; a join without one counts as a name of its own."""
-    joins = [row for row in history.of(EventKind.MEMBER_JOINED) if row.source == EventSource.COORDINATOR]
+    joins = [row for row in history.rows_of(EventKind.MEMBER_JOINED) if row.source == EventSource.COORDINATOR]
     return {row.detail_text("client_software") for row in joins}
 
 
@@ -291,7 +291,7 @@ def _remedies(
 
 
 def _measured(history: GroupHistory, rebalances: Sequence[RecordedRebalance]) -> dict[str, float]:
-    errors = [row.detail_text("error") for row in history.of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
+    errors = [row.detail_text("error") for row in history.rows_of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
     after_start = [rebalance for rebalance in rebalances if rebalance.began_ms > history.start_ended_ms]
     return measure(after_start, history.began_ms, history.ended_ms, errors)
 

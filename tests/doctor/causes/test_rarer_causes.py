@@ -4,7 +4,7 @@ import pytest
 
 from slackwater.doctor.causes.finding import SURE
 from slackwater.doctor.causes.known_bugs import KNOWN_BUGS
-from slackwater.doctor.diagnosis import ACTION_NEEDED, UNKNOWN_CAUSE, exit_code
+from slackwater.doctor.diagnosis import EXIT_ACTION_NEEDED, EXIT_UNKNOWN, exit_code
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind, Trigger
 from tests.doctor.scenario import START_MS, Scenario
@@ -26,7 +26,7 @@ def test_coordinator_lost_again_and_again_is_unreachable() -> None:
     assert verdict.confidence < SURE
     assert "coordinator_restart" in verdict.alternatives
     assert verdict.headline == "a: found its coordinator and lost it again 3 times in 2.0 s"
-    assert exit_code([verdict]) == ACTION_NEEDED
+    assert exit_code([verdict]) == EXIT_ACTION_NEEDED
 
 
 def test_one_client_that_cannot_reach_it_is_named() -> None:
@@ -54,7 +54,7 @@ def test_joins_in_between_are_no_unreachable_coordinator() -> None:
     assert scenario.verdict().cause != "coordinator_unreachable"
 
 
-@pytest.mark.parametrize(("count", "code"), [(2, UNKNOWN_CAUSE), (5, ACTION_NEEDED)])
+@pytest.mark.parametrize(("count", "code"), [(2, EXIT_UNKNOWN), (5, EXIT_ACTION_NEEDED)])
 def test_connect_workers_that_do_not_agree(count: int, code: int) -> None:
     scenario = Scenario()
     for at in range(count):
@@ -129,7 +129,7 @@ def test_static_member_that_stays_away_may_be_removed() -> None:
     verdict = leave_static(is_back=False).verdict()
     assert (verdict.cause, verdict.alternatives) == ("static_member_leaves", ("scale_in",))
     assert "scale_in" not in {finding.cause for finding in verdict.also}  # it is either of them
-    assert exit_code([verdict]) == UNKNOWN_CAUSE
+    assert exit_code([verdict]) == EXIT_UNKNOWN
 
 
 def test_client_removed_after_a_request_to_rejoin_was_busy() -> None:

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from slackwater.doctor.diagnosis import UNKNOWN_CAUSE, exit_code
+from slackwater.doctor.diagnosis import EXIT_UNKNOWN, exit_code
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.group.events import EventKind
 from tests.doctor.scenario import START_MS, Scenario
@@ -54,7 +54,7 @@ def test_single_failure_is_named(kind: str, detail: dict[str, Any], cause: str) 
     assert 0.5 <= verdict.confidence <= 0.7
     assert verdict.missing
     assert verdict.evidence
-    assert exit_code([verdict]) == UNKNOWN_CAUSE
+    assert exit_code([verdict]) == EXIT_UNKNOWN
 
 
 def test_client_without_a_name_is_not_healthy() -> None:
@@ -86,7 +86,7 @@ def test_healthy_needs_evidence_of_health() -> None:
     verdict = scenario.verdict()
     assert verdict.cause == "unknown"
     assert verdict.missing
-    assert exit_code([verdict]) == UNKNOWN_CAUSE
+    assert exit_code([verdict]) == EXIT_UNKNOWN
     scenario.log("a", EventKind.MEMBER_JOINED, 2, generation=1)
     assert scenario.verdict().cause == "healthy"
 

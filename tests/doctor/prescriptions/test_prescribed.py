@@ -2,7 +2,7 @@
 
 import pytest
 
-from slackwater.doctor.diagnosis import HEALTHY, exit_code
+from slackwater.doctor.diagnosis import EXIT_HEALTHY, exit_code
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.prescriptions.pasting import place_to_paste
 from slackwater.doctor.verdict import Verdict
@@ -110,7 +110,7 @@ def test_member_that_was_stopped_is_not_a_crash(instance: str | None) -> None:
     scenario.form(146)
     verdict = scenario.verdict()
     assert verdict.cause == "scale_in"
-    assert exit_code([verdict]) == HEALTHY
+    assert exit_code([verdict]) == EXIT_HEALTHY
 
 
 def test_spark_query_is_not_told_to_poll() -> None:

@@ -37,7 +37,7 @@ def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbse
     """Find processes that use one instance id at the same time."""
     fences = [
         row
-        for row in history.of(EventKind.MEMBER_FENCED, *row_predicates.REFUSALS)
+        for row in history.rows_of(EventKind.MEMBER_FENCED, *row_predicates.REFUSALS)
         if row_predicates.is_instance_taken(row)
     ]
     instances = unique(name for row in fences if (name := _instance(history, row)))
@@ -108,7 +108,7 @@ def _joined_twice(history: GroupHistory) -> dict[str, list[str]]:
     A log need not contain the instance id; the member id of a static member begins with it.
     """
     members_by_log: dict[tuple[str, str, int], set[str]] = {}
-    for row in history.of(EventKind.MEMBER_JOINED):
+    for row in history.rows_of(EventKind.MEMBER_JOINED):
         if row.is_from_client and row.member and row.label and row.generation:
             instance = row.instance or row_predicates.member_id_prefix(row.member)
             members_by_log.setdefault((instance, row.label, row.generation), set()).add(row.member)
@@ -126,7 +126,7 @@ def _changes(names: Sequence[str]) -> int:
 def _logs(history: GroupHistory) -> dict[str, list[str]]:
     """Return per instance the log that contains each of its joins."""
     logs: dict[str, list[str]] = {}
-    for row in history.of(EventKind.MEMBER_JOINED):
+    for row in history.rows_of(EventKind.MEMBER_JOINED):
         instance = row.instance or history.names.instances.get(row.member or "")
         if row.is_from_client and instance and row.label:
             logs.setdefault(instance, []).append(row.label)
@@ -150,7 +150,7 @@ def _instance(history: GroupHistory, row: Row) -> str | None:
 
 def inconsistent_protocol(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find clients whose joins are rejected because they share no assignor with the group."""
-    failures = history.of(EventKind.REBALANCE_FAILED, EventKind.JOIN_REFUSED, OtherEventKind.CLIENT_FAILED)
+    failures = history.rows_of(EventKind.REBALANCE_FAILED, EventKind.JOIN_REFUSED, OtherEventKind.CLIENT_FAILED)
     refused = occasions(row for row in failures if row_predicates.is_inconsistent(row))
     if not refused:
         return None

@@ -77,7 +77,7 @@ def _had_members(history: GroupHistory, outage: Outage) -> bool:
 def _loaded_ms(history: GroupHistory, outage: Outage) -> int:
     """Return when a killed coordinator had loaded the group again; members can expire before its start is complete."""
     since = outage.ended_ms - FAILOVER_SESSIONS * SESSION_TIMEOUT_MS
-    loads = (row.time_ms for row in history.of(EventKind.GROUP_LOADED) if row.is_from_broker)
+    loads = (row.time_ms for row in history.rows_of(EventKind.GROUP_LOADED) if row.is_from_broker)
     return min((time_ms for time_ms in loads if since < time_ms < outage.ended_ms), default=outage.ended_ms)
 
 
@@ -113,7 +113,7 @@ def _cycles(history: GroupHistory) -> dict[str, list[Row]]:
     longest: dict[str, list[Row]] = {}
     runs: dict[str, list[Row]] = {}
     found: set[str] = set()
-    for row in history.of(*_COORDINATOR_KINDS):
+    for row in history.rows_of(*_COORDINATOR_KINDS):
         if not row.is_from_client:
             continue
         name = row.instance or row.client or row.label or ""

@@ -104,7 +104,7 @@ def known_bug(history: GroupHistory, findings: Sequence[Finding]) -> Finding | N
             affected = [version for version in versions if bug.has(version)]
             if finding.cause in bug.causes and bug.program == LIBRDKAFKA and affected:
                 number = ".".join(map(str, affected[0]))
-                started = next(row for row in history.of(OtherEventKind.CLIENT_STARTED) if number in _version(row))
+                started = next(row for row in history.rows_of(OtherEventKind.CLIENT_STARTED) if number in _version(row))
                 return replace(
                     finding,
                     cause="known_bug",
@@ -121,7 +121,7 @@ def _librdkafka_versions(history: GroupHistory) -> list[Version]:
     return sorted(
         {
             _parsed(match[1])
-            for row in history.of(OtherEventKind.CLIENT_STARTED)
+            for row in history.rows_of(OtherEventKind.CLIENT_STARTED)
             if (match := _VERSION.fullmatch(_version(row)))
         }
     )

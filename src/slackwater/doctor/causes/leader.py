@@ -31,7 +31,7 @@ WORKERS: Final = "whether all workers read the same configuration topic; compare
 
 def leader_rejoins(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find a leader that starts rebalances at equal intervals while the members stay the same."""
-    rows = [row for row in history.of(EventKind.REBALANCE_STARTED) if row.is_from_broker]
+    rows = [row for row in history.rows_of(EventKind.REBALANCE_STARTED) if row.is_from_broker]
     moved = sorted(time for i in history.intervals for time in (i.joined_ms, i.ended_ms) if time is not None)
     run: list[Row] = []
     longest: list[Row] = []
@@ -49,7 +49,7 @@ def leader_rejoins(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
     names = unique(interval.name for interval in history.intervals if interval.member in members)
     names = names or unique(filter(None, map(row_predicates.member_id_prefix, sorted(members))))
     every = sum(gaps) // len(gaps)
-    sizes = {row.members for row in history.of(EventKind.GENERATION_FORMED) if row.members is not None}
+    sizes = {row.members for row in history.rows_of(EventKind.GENERATION_FORMED) if row.members is not None}
     is_alone = sizes == {1} or (not sizes and len([i for i in history.intervals if i.ended_ms is None]) == 1)
     return Finding(
         cause="leader_rejoins",
@@ -70,7 +70,7 @@ def connect_config_loop(history: GroupHistory, absences: Sequence[ExplainedAbsen
     """Find Connect workers that rejoin because their configuration offset is not that of the assignment."""
     rows = [
         row
-        for row in history.of(EventKind.JOIN_REQUESTED, EventKind.REBALANCE_FAILED)
+        for row in history.rows_of(EventKind.JOIN_REQUESTED, EventKind.REBALANCE_FAILED)
         if row.is_from_client and any(words in _text(row) for words in _CONFIGURATION)
     ]
     if not rows:

@@ -143,7 +143,7 @@ def _named_changes(history: GroupHistory) -> list[tuple[str, Row]]:
     """Return the rebalances of which the coordinator says which topics changed; Slackwater's does, Kafka's does not."""
     return [
         (_TRIGGERS[trigger], row)
-        for row in history.of(_STARTED, OtherEventKind.TOPICS_CHANGED)
+        for row in history.rows_of(_STARTED, OtherEventKind.TOPICS_CHANGED)
         if (trigger := row.trigger or row.detail_text("why")) in _TRIGGERS and row.detail_names("topics")
     ]
 
@@ -197,7 +197,7 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
 
 def _from_clients(history: GroupHistory) -> Finding | None:
     """Find changes in the leader's log."""
-    for row in history.of(EventKind.JOIN_REQUESTED):
+    for row in history.rows_of(EventKind.JOIN_REQUESTED):
         change = _difference(row) if row.is_from_client else None
         if change is not None:
             kind, topics = change
@@ -248,7 +248,7 @@ def _from_records(history: GroupHistory) -> Finding | None:
         return None
     had: dict[int, set[str]] = {}
     first: dict[int, Row] = {}
-    for row in history.of(OtherEventKind.MEMBER_RECORDED):
+    for row in history.rows_of(OtherEventKind.MEMBER_RECORDED):
         if row.detail_names("partitions") and row.generation is not None:
             had.setdefault(row.generation, set()).update(row.detail_names("partitions"))
             first.setdefault(row.generation, row)
@@ -302,7 +302,7 @@ def _from_rejoins(history: GroupHistory) -> Finding | None:
 
 def _rejoins_of_clients(history: GroupHistory) -> list[Row]:
     """Return the rejoins that clients explain with changed topics; at its start, a client learns its topics."""
-    rows = history.of(EventKind.JOIN_REQUESTED)
+    rows = history.rows_of(EventKind.JOIN_REQUESTED)
     changed = [row for row in rows if row.is_from_client and row.trigger == Trigger.SUBSCRIPTION_CHANGE]
     if not changed or history.has_broker:
         return []
@@ -322,7 +322,7 @@ def _rejoins(history: GroupHistory) -> list[Row]:
     kinds = (EventKind.GENERATION_FORMED,) if history.is_consumer_protocol else ()
     if not kinds and _REJOIN_TRIGGERS.isdisjoint(history.triggers):
         return []
-    for row in history.of(_STARTED, *kinds):
+    for row in history.rows_of(_STARTED, *kinds):
         if row.kind == _STARTED and row.trigger in _REJOIN_TRIGGERS and row.time_ms > history.start_ended_ms:
             if outage_of(history, row.time_ms, None) is None:
                 rejoins.append(row)

@@ -67,7 +67,7 @@ def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> F
 
 def _is_alone(history: GroupHistory) -> bool:
     """Return whether the group never had more than one member, so that no other service uses its id."""
-    sizes = {row.members for row in history.of(EventKind.GENERATION_FORMED) if row.members is not None}
+    sizes = {row.members for row in history.rows_of(EventKind.GENERATION_FORMED) if row.members is not None}
     return max(sizes, default=0) == 1 and len(history.timelines) == 1
 
 

@@ -274,7 +274,7 @@ def single_failure(history: GroupHistory) -> Finding | None:
     """Return the most telling failure in the rows, as a partial finding."""
     if (busy := _lost_while_asked_to_rejoin(history)) is not None:
         return busy
-    rows = history.of(*_KINDS)
+    rows = history.rows_of(*_KINDS)
     for failure in _FAILURES:
         own = [row for row in rows if failure.matches(row)]
         if failure.matches is _is_refused_commit and _has_other_errors(own, rows):
@@ -295,9 +295,9 @@ def _has_other_errors(own: Sequence[Row], rows: Sequence[Row]) -> bool:
 
 def has_evidence_of_health(history: GroupHistory) -> bool:
     """Return whether a row shows that the group worked, or that a client was closed in order."""
-    if any(True for _ in history.each(*_HEALTH, OtherEventKind.CLIENT_CLOSED)):
+    if any(True for _ in history.iter_rows(*_HEALTH, OtherEventKind.CLIENT_CLOSED)):
         return True
-    leaves = (row for row in history.of(EventKind.MEMBER_LEFT) if row.is_from_client)
+    leaves = (row for row in history.rows_of(EventKind.MEMBER_LEFT) if row.is_from_client)
     return any(row_predicates.is_close_reason(row_predicates.reason(row)) for row in leaves)
 
 
@@ -305,7 +305,7 @@ def leader_without_reason(history: GroupHistory) -> Row | None:
     """Return where the leader started a rebalance for a reason that neither it nor a client's log names."""
     if history.has_clients:
         return None
-    rows = (row for row in history.of(EventKind.REBALANCE_STARTED) if row.trigger == Trigger.LEADER_REJOIN)
+    rows = (row for row in history.rows_of(EventKind.REBALANCE_STARTED) if row.trigger == Trigger.LEADER_REJOIN)
     return next((row for row in rows if not row.detail_text("client_reason")), None)
 
 
@@ -320,12 +320,12 @@ def rebalance_without_reason(history: GroupHistory) -> Row | None:
         return None
     if any(timeline.starts for timeline in history.timelines.values()):
         return None
-    asked = next(filter(is_asked_to_rejoin, history.of(*_REJOIN_KINDS)), None)
-    if asked is not None and not history.of(*_JOINED):
+    asked = next(filter(is_asked_to_rejoin, history.rows_of(*_REJOIN_KINDS)), None)
+    if asked is not None and not history.rows_of(*_JOINED):
         return asked
-    revoked = (row for row in history.of(EventKind.PARTITIONS_REVOKED) if row.detail_names("partitions"))
+    revoked = (row for row in history.rows_of(EventKind.PARTITIONS_REVOKED) if row.detail_names("partitions"))
     first = next(revoked, None)
-    joined = history.of(EventKind.MEMBER_JOINED)
+    joined = history.rows_of(EventKind.MEMBER_JOINED)
     return first if first is not None and joined and joined[-1].time_ms >= first.time_ms else None
 
 
@@ -361,7 +361,7 @@ def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> F
 def _moved_coordinator(history: GroupHistory) -> Finding | None:
     """Find a client that lost its coordinator on one broker and found it on another one."""
     lost: dict[str, Row] = {}
-    for row in history.of(EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND):
+    for row in history.rows_of(EventKind.COORDINATOR_LOST, EventKind.COORDINATOR_FOUND):
         if not row.is_from_client or not (node := row_predicates.node(row)):
             continue
         if row.kind == EventKind.COORDINATOR_LOST:
@@ -396,7 +396,7 @@ def _lost_while_asked_to_rejoin(history: GroupHistory) -> Finding | None:
     It did not rejoin within the rebalance timeout, so it was busy; a client without heartbeats would not be asked.
     """
     asked: dict[str, Row] = {}
-    for row in history.of(*_SESSION_KINDS):
+    for row in history.rows_of(*_SESSION_KINDS):
         if not row.is_from_client:
             continue
         name = _name(row)
@@ -442,7 +442,7 @@ def _left_and_went_on(history: GroupHistory) -> Finding | None:
     a change of its subscription, make it leave and go on.
     """
     left: dict[str, Row] = {}
-    for row in history.of(EventKind.MEMBER_LEFT, EventKind.PARTITIONS_REVOKED, *_JOINED):
+    for row in history.rows_of(EventKind.MEMBER_LEFT, EventKind.PARTITIONS_REVOKED, *_JOINED):
         if not row.is_from_client:
             continue
         if row.kind == EventKind.MEMBER_LEFT:
@@ -477,7 +477,7 @@ def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
     asked: dict[str, list[Row]] = {}
     longest: list[Row] = []
     rejoined: Row | None = None
-    for row in history.of(
+    for row in history.rows_of(
         EventKind.HEARTBEAT_REFUSED, EventKind.JOIN_REQUESTED, EventKind.MEMBER_JOINED, EventKind.REBALANCE_COMPLETED
     ):
         if not row.is_from_client:

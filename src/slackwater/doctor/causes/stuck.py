@@ -30,9 +30,9 @@ MIN_FOLLOW_UPS: Final = 4
 
 def stuck_rebalance(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
     """Find a rebalance that was given up or is still open after its timeout."""
-    rows = [row for row in history.of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
+    rows = [row for row in history.rows_of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
     failed = [row for row in rows if row.detail_text("error") not in NO_FAILURE]
-    waiting = history.of(EventKind.REBALANCE_WAITING)
+    waiting = history.rows_of(EventKind.REBALANCE_WAITING)
     open_since = _open_since(history)
     if not failed and open_since is None:
         return None
@@ -75,7 +75,7 @@ def _without_join(history: GroupHistory, since_ms: int) -> tuple[str, ...]:
 
 def _open_since(history: GroupHistory) -> Row | None:
     began: Row | None = None
-    for row in reversed(history.of(*START_AND_END_KINDS)):
+    for row in reversed(history.rows_of(*START_AND_END_KINDS)):
         if row.is_from_broker:
             if row.kind != _STARTED:
                 break
@@ -89,7 +89,7 @@ def never_converges(history: GroupHistory, absences: Sequence[ExplainedAbsence])
     longest: list[Row] = []
     if _FOLLOW_UP not in history.triggers:
         return None
-    for row in history.of(_STARTED):
+    for row in history.rows_of(_STARTED):
         if row.is_from_broker:
             if row.trigger != _FOLLOW_UP:
                 run = []

@@ -118,12 +118,12 @@ class GroupHistory:
         self._indexes: defaultdict[str, list[int]] = defaultdict(list)
         for index, kind in enumerate(map(KIND, self.rows)):
             self._indexes[kind].append(index)
-        self._of: dict[tuple[str, ...], list[Row]] = {}
+        self._rows_of_kinds: dict[tuple[str, ...], list[Row]] = {}
         client_kinds = _JOINED if self.has_clients else ()
         self.clocks: tuple[str, ...] = (
             *jumps,
             *time_remarks(ordered),
-            *find_zone_differences(self.each(EventKind.GENERATION_FORMED, *client_kinds)),
+            *find_zone_differences(self.iter_rows(EventKind.GENERATION_FORMED, *client_kinds)),
         )
         """Messages about clock problems in the input."""
         self.cluster = cluster or ClusterHistory()
@@ -132,7 +132,7 @@ class GroupHistory:
             map(MEMBER_NAMES, (row for row in self.rows if row.client or row.instance or row.host))
         ):
             self.names.learn(*names)
-        self.intervals: list[MembershipInterval] = membership_intervals(self.rows, self.of, self.names)
+        self.intervals: list[MembershipInterval] = membership_intervals(self.rows, self.rows_of, self.names)
         self.timelines: dict[str, ClientTimeline] = {}
         self._by_member: dict[str, ClientTimeline] = {}
         self._add_intervals()
@@ -140,20 +140,20 @@ class GroupHistory:
 
     # ---- rows and sources
 
-    def of(self, *kinds: str) -> list[Row]:
+    def rows_of(self, *kinds: str) -> list[Row]:
         """Return the rows of these kinds in order of time."""
-        rows = self._of.get(kinds)
+        rows = self._rows_of_kinds.get(kinds)
         if rows is None:
             by_kind = [self._indexes[kind] for kind in kinds if kind in self._indexes]
             if not by_kind:
                 return []
             indexes = by_kind[0] if len(by_kind) == 1 else sorted(chain.from_iterable(by_kind))
-            rows = self._of[kinds] = [self.rows[index] for index in indexes]
+            rows = self._rows_of_kinds[kinds] = [self.rows[index] for index in indexes]
         return rows
 
-    def each(self, *kinds: str) -> Iterator[Row]:
+    def iter_rows(self, *kinds: str) -> Iterator[Row]:
         """Iterate over the rows of these kinds, kind by kind."""
-        return chain.from_iterable(self.of(kind) for kind in kinds if kind in self._indexes)
+        return chain.from_iterable(self.rows_of(kind) for kind in kinds if kind in self._indexes)
 
     @cached_property
     def triggers(self) -> frozenset[str | None]:
@@ -164,7 +164,7 @@ class GroupHistory:
     def assignors(self) -> dict[str, set[str]]:
         """By source, the assignors of the generations."""
         by_source: dict[str, set[str]] = {}
-        chosen = ((row.source, row.detail_value("protocol")) for row in self.each(*_WITH_PROTOCOL))
+        chosen = ((row.source, row.detail_value("protocol")) for row in self.iter_rows(*_WITH_PROTOCOL))
         for source, name in {*chosen, *((row.source, row.assignor) for row in filter(ASSIGNOR, self.rows))}:
             if name and name != "null":
                 by_source.setdefault(source, set()).add(name)
@@ -210,7 +210,7 @@ class GroupHistory:
     @cached_property
     def is_consumer_protocol(self) -> bool:
         """Whether this is a KIP-848 group."""
-        rows = self.each(*(kind for kind in self._indexes if kind not in _CLASSIC))
+        rows = self.iter_rows(*(kind for kind in self._indexes if kind not in _CLASSIC))
         candidates = (row for row in rows if row.detail["group_protocol"][row.detail_index] == row_predicates.CONSUMER)
         return any(map(row_predicates.is_consumer_protocol, candidates))
 
@@ -234,7 +234,7 @@ class GroupHistory:
         self, is_generation: Callable[[Row], bool], kinds: tuple[EventKind, ...]
     ) -> dict[int, FormedGeneration]:
         seen: dict[int, FormedGeneration] = {}
-        for row in self.of(*kinds):
+        for row in self.rows_of(*kinds):
             number = row.generation
             if number is not None and number > 0 and number not in seen and is_generation(row):
                 seen[number] = FormedGeneration(number, row.time_ms, row_predicates.member_count(row), row)
@@ -263,7 +263,7 @@ class GroupHistory:
         if not formed or not row_predicates.is_recorded(formed[0].row):
             return len(formed)
         with_members = {generation.number for generation in formed if generation.members}
-        recorded = self.of(EventKind.GENERATION_RECORDED)
+        recorded = self.rows_of(EventKind.GENERATION_RECORDED)
         empty = {
             row.generation for row in recorded if row_predicates.is_recorded_empty(row) and row.generation
         } - with_members
@@ -286,8 +286,8 @@ class GroupHistory:
         if not self.has_broker:
             return True
         # Filter first: in an old group nearly every row has one of these kinds and almost none is the first join.
-        joins = (row for row in self.each(*_FIRST_JOINS) if row.state_before == _EMPTY or row.generation in (1, 2))
-        rebalances = (row for row in self.each(_STARTED) if row.detail["old_generation"][row.detail_index] == 0)
+        joins = (row for row in self.iter_rows(*_FIRST_JOINS) if row.state_before == _EMPTY or row.generation in (1, 2))
+        rebalances = (row for row in self.iter_rows(_STARTED) if row.detail["old_generation"][row.detail_index] == 0)
         return any(map(row_predicates.is_first_join, chain(rebalances, joins)))
 
     @cached_property
@@ -298,7 +298,7 @@ class GroupHistory:
         }
         assigned = {
             name.rpartition("-")[0]
-            for row in self.each(*_WITH_PARTITIONS)
+            for row in self.iter_rows(*_WITH_PARTITIONS)
             for name in row.detail_value("partitions") or ()
         }
         return frozenset(subscribed | assigned)
@@ -412,7 +412,7 @@ class GroupHistory:
     def _reloads(self) -> Iterator[Outage]:
         """Yield when the coordinator lost the group and had it again: its broker stopped, or its partition moved."""
         unloaded: Row | None = None
-        for row in self.of(EventKind.GROUP_UNLOADED, EventKind.GROUP_LOADED):
+        for row in self.rows_of(EventKind.GROUP_UNLOADED, EventKind.GROUP_LOADED):
             if not row.is_from_broker:
                 continue
             if row.kind == EventKind.GROUP_UNLOADED:
@@ -445,7 +445,9 @@ class GroupHistory:
     def _loaded_near(self, outage: Outage) -> bool:
         """Return whether a killed coordinator loaded the group before its start was complete."""
         return bool(
-            within(self.of(EventKind.GROUP_LOADED), outage.ended_ms - SESSION_TIMEOUT_MS, outage.ended_ms + NEAR_MS)
+            within(
+                self.rows_of(EventKind.GROUP_LOADED), outage.ended_ms - SESSION_TIMEOUT_MS, outage.ended_ms + NEAR_MS
+            )
         )
 
     # ---- absences

@@ -132,11 +132,11 @@ class MemberNames:
 
 
 def membership_intervals(
-    rows: Sequence[Row], of: Callable[..., Sequence[Row]], names: MemberNames
+    rows: Sequence[Row], rows_of: Callable[..., Sequence[Row]], names: MemberNames
 ) -> list[MembershipInterval]:
-    """Return the intervals of a group from the best source that has any; `of` returns the rows of given kinds."""
+    """Return the intervals of a group from the best source that has any; `rows_of` returns the rows of given kinds."""
     for read, kinds in ((_from_broker, _BY_BROKER), (_from_records, _BY_RECORDS), (_from_clients, ())):
-        intervals = read(of(*kinds) if kinds else rows)
+        intervals = read(rows_of(*kinds) if kinds else rows)
         if intervals:
             for interval in intervals:
                 names.fill(interval)

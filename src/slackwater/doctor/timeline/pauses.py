@@ -66,7 +66,7 @@ def minutes(history: GroupHistory, rebalances: Sequence[RecordedRebalance]) -> l
             begin, end = minute * MINUTE_MS, (minute + 1) * MINUTE_MS
             stopped[minute] = stopped.get(minute, 0) + min(end, rebalance.ended_ms) - max(begin, rebalance.began_ms)
     advanced: dict[int, int] = {}
-    for row in history.of(EventKind.PROGRESS):
+    for row in history.rows_of(EventKind.PROGRESS):
         minute = row.time_ms // MINUTE_MS
         advanced[minute] = advanced.get(minute, 0) + (row.detail_number("offsets_advanced") or 0)
     rate = _rate(advanced, stopped)

@@ -166,7 +166,7 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
     """Return the row that started each rebalance: the first since the previous generation."""
     starts: dict[int, Row] = {}
     pending: Row | None = None
-    for row in history.of(*START_AND_END_KINDS):
+    for row in history.rows_of(*START_AND_END_KINDS):
         kind = row.kind
         if kind == _LOADED or row.source not in BROKER_SIDE:
             continue
@@ -183,7 +183,7 @@ def _starts(history: GroupHistory) -> dict[int, Row]:
 
 def _ends(history: GroupHistory) -> dict[int, Row]:
     ends: dict[int, Row] = {}
-    for row in history.of(EventKind.REBALANCE_COMPLETED):
+    for row in history.rows_of(EventKind.REBALANCE_COMPLETED):
         generation = row.generation
         if generation is not None and row.source in BROKER_SIDE:
             ends.setdefault(generation, row)
