@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from slackwater.doctor.alerts.rules import REBALANCES_TOO_OFTEN, firing, measure
-from slackwater.doctor.causes.absences import read_absences
+from slackwater.doctor.causes.departures import explain_departures
 from slackwater.doctor.causes.eager import STOP_THE_WORLD, stop_the_world
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, UNSURE, EvidenceLine, Finding, evidence, shown
 from slackwater.doctor.causes.known_bugs import bugs_like, known_bug
@@ -151,8 +151,8 @@ class Verdict:
 
 def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: bool = True) -> Verdict:
     """Find the cause. Without `with_timeline` the verdict has no single rebalances, minutes and member timelines."""
-    absences = read_absences(history)
-    findings = [finding for rule in RULES if (finding := rule.check(history, absences)) is not None]
+    departures = explain_departures(history)
+    findings = [finding for rule in RULES if (finding := rule.check(history, departures)) is not None]
     findings = _drop_explained(findings)
     if not findings and (failure := single_failure(history)) is not None:
         findings = [failure]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, recurs, with_reason
+from slackwater.doctor.causes.departures import DepartureReason, ExplainedDeparture, filter_by_reason, recurs
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, occasions, shown, unique
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
@@ -33,7 +33,7 @@ _OPERATIONS: Final[dict[str, str]] = {
 }
 
 
-def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def instance_id_conflict(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find processes that use one instance id at the same time."""
     fences = [
         row
@@ -41,13 +41,20 @@ def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbse
         if row_predicates.is_instance_taken(row)
     ]
     instances = unique(name for row in fences if (name := _instance(history, row)))
-    instances = instances or _switching_instances(history, absences)
+    instances = instances or _switching_instances(history, departures)
     if not instances:
         return None
     users = _users(history, instances)
-    swaps = [r for r in with_reason(absences, AbsenceReason.STATIC_IN_TIME) if r.timeline.name in instances]
+    swaps = [
+        explained
+        for explained in filter_by_reason(departures, DepartureReason.STATIC_IN_TIME)
+        if explained.timeline.name in instances
+    ]
     reports = [row for row in fences if row.is_from_broker] or occasions(fences)
-    lines = [evidence(r.absence.evidence, f"another process joined as {r.timeline.name}") for r in swaps[:2]]
+    lines = [
+        evidence(explained.departure.evidence, f"another process joined as {explained.timeline.name}")
+        for explained in swaps[:2]
+    ]
     for row in reports[:2]:
         operation = row.detail_text("operation") or _OPERATIONS.get(row.kind, "")
         fenced = f": {operation}" if operation else ""
@@ -55,7 +62,7 @@ def instance_id_conflict(history: GroupHistory, absences: Sequence[ExplainedAbse
     return Finding(
         cause="instance_id_conflict",
         culprits=(*instances, *users),
-        times=tuple(r.left_ms for r in swaps) or tuple(row.time_ms for row in reports),
+        times=tuple(explained.left_ms for explained in swaps) or tuple(row.time_ms for row in reports),
         confidence=CERTAIN if fences else LIKELY,
         evidence=shown([*lines[:1], *lines[len(swaps[:2]) :], *lines[1 : len(swaps[:2])]]),
         recurring=max(len(swaps), len(reports)) > 1 or not fences,  # replacing in turn happens more than once
@@ -84,11 +91,13 @@ def _with_hosts(history: GroupHistory, instances: Sequence[str], users: Sequence
     return [f"{name} on {host}" if (host := hosts.get(name)) else name for name in users]
 
 
-def _switching_instances(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> tuple[str, ...]:
+def _switching_instances(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> tuple[str, ...]:
     """Return instances whose client (or log) changes back and forth, or whose replaced process keeps running."""
     joined_twice = _joined_twice(history)
     lived_on = [
-        r.timeline.name for r in with_reason(absences, AbsenceReason.STATIC_IN_TIME) if r.absence.same_process is True
+        explained.timeline.name
+        for explained in filter_by_reason(departures, DepartureReason.STATIC_IN_TIME)
+        if explained.departure.same_process is True
     ]
     logs = _logs(history)
     instances = []
@@ -148,7 +157,7 @@ def _instance(history: GroupHistory, row: Row) -> str | None:
     return row.instance or history.names.instances.get(row.member or "")
 
 
-def inconsistent_protocol(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def inconsistent_protocol(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find clients whose joins are rejected because they share no assignor with the group."""
     failures = history.rows_of(EventKind.REBALANCE_FAILED, EventKind.JOIN_REFUSED, OtherEventKind.CLIENT_FAILED)
     refused = occasions(row for row in failures if row_predicates.is_inconsistent(row))
@@ -182,13 +191,13 @@ def _assignors(history: GroupHistory, rejected: Sequence[str]) -> str:
     return f": {', '.join(parts)}" if parts else ""
 
 
-def shared_group_id(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def shared_group_id(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find members that subscribe to no common topic."""
     services = _services(history)
     if len(services) < 2:
         return None
     topics = [", ".join(sorted(topics)) for topics, _ in services]
-    disturbers = unique(explained.timeline.name for explained in absences)
+    disturbers = unique(explained.timeline.name for explained in departures)
     lines = [
         evidence(_subscription_row(timelines[0]), f"{timelines[0].name} reads {topic_list}")
         for topic_list, (_, timelines) in zip(topics, services, strict=True)
@@ -196,10 +205,10 @@ def shared_group_id(history: GroupHistory, absences: Sequence[ExplainedAbsence])
     return Finding(
         cause="shared_group_id",
         culprits=disturbers or unique(timeline.name for timeline in services[-1][1]),
-        times=tuple(explained.left_ms for explained in absences),
+        times=tuple(explained.left_ms for explained in departures),
         confidence=SURE + 0.1,
         evidence=shown(lines),
-        recurring=recurs(absences),
+        recurring=recurs(departures),
         figures={"services": len(services)},
         headline=f"{len(services)} services without a common topic use one group.id: "
         + "; ".join(

@@ -11,7 +11,7 @@ Invariants:
 from collections.abc import Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import FAILOVER_SESSIONS, ExplainedAbsence, outage_of
+from slackwater.doctor.causes.departures import FAILOVER_SESSIONS, ExplainedDeparture, outage_of
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
 from slackwater.doctor.events import row_predicates
@@ -37,7 +37,7 @@ _COORDINATOR_KINDS: Final = (
 STILL_THERE = "whether the group still had members: it has no line after the outage; add the clients' logs"
 
 
-def coordinator_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def coordinator_restart(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find outages of the coordinator while the group had members."""
     outages = [outage for outage in history.outages if _had_members(history, outage)]
     if not outages:
@@ -81,7 +81,7 @@ def _loaded_ms(history: GroupHistory, outage: Outage) -> int:
     return min((time_ms for time_ms in loads if since < time_ms < outage.ended_ms), default=outage.ended_ms)
 
 
-def coordinator_unreachable(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def coordinator_unreachable(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find clients that find their coordinator and lose it again repeatedly."""
     cycles = {name: rows for name, rows in _cycles(history).items() if len(rows) >= MIN_CYCLES}
     cycles = {name: rows for name, rows in cycles.items() if outage_of(history, rows[0].time_ms, None) is None}

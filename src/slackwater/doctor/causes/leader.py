@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor.causes.absences import ExplainedAbsence, outage_of
+from slackwater.doctor.causes.departures import ExplainedDeparture, outage_of
 from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
@@ -29,7 +29,7 @@ WHY: Final = "what the leader saw change; add its log (with debug=cgrp,metadata 
 WORKERS: Final = "whether all workers read the same configuration topic; compare config.storage.topic of all workers"
 
 
-def leader_rejoins(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def leader_rejoins(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find a leader that starts rebalances at equal intervals while the members stay the same."""
     rows = [row for row in history.rows_of(EventKind.REBALANCE_STARTED) if row.is_from_broker]
     moved = sorted(time for i in history.intervals for time in (i.joined_ms, i.ended_ms) if time is not None)
@@ -66,7 +66,7 @@ def leader_rejoins(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
     )
 
 
-def connect_config_loop(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def connect_config_loop(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find Connect workers that rejoin because their configuration offset is not that of the assignment."""
     rows = [
         row

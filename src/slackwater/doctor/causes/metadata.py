@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from slackwater.doctor.causes.absences import ExplainedAbsence, outage_of
+from slackwater.doctor.causes.departures import ExplainedDeparture, outage_of
 from slackwater.doctor.causes.finding import (
     CERTAIN,
     LIKELY,
@@ -70,7 +70,7 @@ _PYTHON_TOPIC: Final = re.compile(r"'([^']+)': (\d+)")
 _LIST: Final = re.compile(r"\[([^\]]*)\]")
 
 
-def metadata_change(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def metadata_change(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find a change of the topics that the group reads."""
     topic_changes = [(change.time_ms, change.topic) for change in history.cluster.topic_changes]
     for _, row in _named_changes(history):

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
+from slackwater.doctor.causes.departures import DepartureReason, ExplainedDeparture, by_timeline, filter_by_reason
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, EvidenceLine, Finding, evidence, joining, shown
 from slackwater.doctor.events.times import has_clock
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
@@ -36,21 +36,23 @@ _AT_THE_LIMIT: Final = 1.25
 """The timer fires at its limit; the rest is for the join before the first poll."""
 
 
-def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def poll_delay(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find members that exceeded max.poll.interval.ms."""
-    poll_timeouts = _find_poll_timeouts(history, absences)
+    poll_timeouts = _find_poll_timeouts(history, departures)
     if not poll_timeouts:
         return None
     culprits, secondary = _split_secondary(
         poll_timeouts, sorted(generation.time_ms for generation in history.generations)
     )
     sure = any(timeline.overruns for timeline, _ in poll_timeouts) or any(
-        explained.confidence >= CERTAIN for explained in with_reason(absences, AbsenceReason.POLL)
+        explained.confidence >= CERTAIN for explained in filter_by_reason(departures, DepartureReason.POLL)
     )
     knows_topics = _is_alone(history) or (
         all(timeline.topics for timeline in culprits) and sum(bool(s.topics) for s in history.timelines.values()) > 1
     )
-    confidence = max((r.confidence for r in with_reason(absences, AbsenceReason.POLL)), default=LIKELY)
+    confidence = max(
+        (explained.confidence for explained in filter_by_reason(departures, DepartureReason.POLL)), default=LIKELY
+    )
     confidence = CERTAIN if sure else confidence
     return Finding(
         cause="kip848_poll_delay" if history.is_consumer_protocol else "poll_delay",
@@ -58,9 +60,9 @@ def poll_delay(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> F
         secondary=tuple(timeline.name for timeline in secondary),
         times=tuple(sorted(time for _, times in poll_timeouts for time in times)),
         confidence=confidence if knows_topics else min(confidence, LIKELY),
-        evidence=_evidence(culprits, absences),
+        evidence=_evidence(culprits, departures),
         recurring=any(len(times) > 1 for _, times in poll_timeouts),
-        figures=_figures(history, culprits, absences) | _together(culprits, poll_timeouts),
+        figures=_figures(history, culprits, departures) | _together(culprits, poll_timeouts),
         missing=() if knows_topics else (SUBSCRIPTIONS,),
     )
 
@@ -91,11 +93,13 @@ def at_the_limit(stays_ms: Iterable[int], limit_ms: int | None) -> bool:
 
 
 def _find_poll_timeouts(
-    history: GroupHistory, absences: Sequence[ExplainedAbsence]
+    history: GroupHistory, departures: Sequence[ExplainedDeparture]
 ) -> list[tuple[ClientTimeline, list[int]]]:
     """Return per member when it left by its poll timer; the client's line and the coordinator's count once."""
     poll_timeouts = []
-    left_by_timer = {id(own[0].timeline): own for own in by_timeline(with_reason(absences, AbsenceReason.POLL))}
+    left_by_timer = {
+        id(own[0].timeline): own for own in by_timeline(filter_by_reason(departures, DepartureReason.POLL))
+    }
     if not left_by_timer and not any(timeline.overruns for timeline in history.timelines.values()):
         return []
     logged_clients = {
@@ -153,22 +157,29 @@ def _kept_up(timeline: ClientTimeline, formed: Sequence[int], before_ms: int, li
     return False
 
 
-def _evidence(culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
+def _evidence(culprits: Sequence[ClientTimeline], departures: Sequence[ExplainedDeparture]) -> tuple[EvidenceLine, ...]:
     lines: list[EvidenceLine | None] = []
     for timeline in culprits:
         if timeline.overruns:
             lines.append(evidence(timeline.overruns[0], f"{timeline.name} exceeded max.poll.interval.ms"))
-        timeout = next((r for r in with_reason(absences, AbsenceReason.POLL) if r.timeline is timeline), None)
+        timeout = next(
+            (
+                explained
+                for explained in filter_by_reason(departures, DepartureReason.POLL)
+                if explained.timeline is timeline
+            ),
+            None,
+        )
         if timeout is not None:
-            lines.append(evidence(timeout.absence.evidence, f"{timeline.name} {_describe_end(timeout)}"))
-        back = timeout.absence.back if timeout is not None else None
+            lines.append(evidence(timeout.departure.evidence, f"{timeline.name} {_describe_end(timeout)}"))
+        back = timeout.departure.back if timeout is not None else None
         if back is not None:
             lines.append(evidence(back.began, f"{timeline.name} {joining(back.began, 'rejoined')}"))
     return shown(lines)
 
 
-def _describe_end(timeout: ExplainedAbsence) -> str:
-    match timeout.absence.end:
+def _describe_end(timeout: ExplainedDeparture) -> str:
+    match timeout.departure.end:
         case MembershipEnd.EXPIRED:
             return "expired while its handler was busy: this client sends heartbeats only between messages"
         case MembershipEnd.DROPPED:
@@ -184,7 +195,7 @@ def _poll_records(timelines: Iterable[ClientTimeline]) -> int:
 
 
 def _figures(
-    history: GroupHistory, culprits: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]
+    history: GroupHistory, culprits: Sequence[ClientTimeline], departures: Sequence[ExplainedDeparture]
 ) -> dict[str, int]:
     """Return the limit and the duration of the late batches: the limit plus the work left when the timer fired."""
     limit = max((timeline.limit_ms or 0 for timeline in culprits), default=0)
@@ -195,7 +206,11 @@ def _figures(
         if (over_ms := row.detail_number("over_ms")) is not None and over_ms >= _DETECTION_MS
     ]
     names = {id(timeline) for timeline in culprits}
-    away = [r.absence.away_ms or 0 for r in with_reason(absences, AbsenceReason.POLL) if id(r.timeline) in names]
+    away = [
+        explained.departure.away_ms or 0
+        for explained in filter_by_reason(departures, DepartureReason.POLL)
+        if id(explained.timeline) in names
+    ]
     # The timer fires at the limit: the time until the member is back shows how long its batch really took.
     over = sorted(away if max(away, default=0) >= max(logged, default=0) else logged)
     longest = over[-1] if over else 0
@@ -206,9 +221,9 @@ def _figures(
             figures["p99_ms"] = limit + over[math.ceil(0.99 * len(over)) - 1]
     figures["poll_records"] = _poll_records(culprits) or _poll_records(history.timelines.values())
     if any(
-        r.absence.end is MembershipEnd.EXPIRED
-        for r in with_reason(absences, AbsenceReason.POLL)
-        if id(r.timeline) in names
+        explained.departure.end is MembershipEnd.EXPIRED
+        for explained in filter_by_reason(departures, DepartureReason.POLL)
+        if id(explained.timeline) in names
     ):
         # Heartbeats wait for the handler, so the session timeout is the limit.
         figures["handler_blocks"] = 1

@@ -12,7 +12,13 @@ Invariants:
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, recurs, with_reason
+from slackwater.doctor.causes.departures import (
+    DepartureReason,
+    ExplainedDeparture,
+    by_timeline,
+    filter_by_reason,
+    recurs,
+)
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
 from slackwater.doctor.headlines import count_of, shown_names
@@ -27,14 +33,14 @@ STATIC: Final = ("static_restart_in_time", "static_restart_too_late")
 CLIENT_LOG = "whether it was restarted or exceeded max.poll.interval.ms; add the client's log"
 
 
-def rolling_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def rolling_restart(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find members that closed and came back, each about once."""
-    back = with_reason(
-        absences,
-        AbsenceReason.CLOSED,
-        AbsenceReason.CRASHED,
-        AbsenceReason.LEFT_UNKNOWN_REASON,
-        AbsenceReason.GONE_UNKNOWN_REASON,
+    back = filter_by_reason(
+        departures,
+        DepartureReason.CLOSED,
+        DepartureReason.CRASHED,
+        DepartureReason.LEFT_UNKNOWN_REASON,
+        DepartureReason.GONE_UNKNOWN_REASON,
     )
     timelines = _restarted(history, back)
     if not timelines:
@@ -45,7 +51,7 @@ def rolling_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence])
     all_members = len(timelines) > 1 and 2 * len(timelines) >= len(history.timelines)
     if max(counts) > 1 and not (all_members and max(counts) <= 2 * min(counts)):
         return None
-    reasons_known = all(explained.reason in (AbsenceReason.CLOSED, AbsenceReason.CRASHED) for explained in own)
+    reasons_known = all(explained.reason in (DepartureReason.CLOSED, DepartureReason.CRASHED) for explained in own)
     if not reasons_known and not all_members:
         return None
     dynamic = _were_dynamic(history, timelines)
@@ -61,7 +67,11 @@ def rolling_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence])
         culprits=tuple(timeline.name for timeline in timelines),
         times=tuple(explained.left_ms for explained in own),
         confidence=min(
-            confidence, min((r.confidence + 0.1 for r in own if r.reason is AbsenceReason.CLOSED), default=confidence)
+            confidence,
+            min(
+                (explained.confidence + 0.1 for explained in own if explained.reason is DepartureReason.CLOSED),
+                default=confidence,
+            ),
         ),
         evidence=_evidence(own),
         figures=_figures(own),
@@ -90,7 +100,7 @@ def _were_dynamic(history: GroupHistory, timelines: Sequence[ClientTimeline]) ->
     return all(timeline.leaves and timeline.instance is None for timeline in timelines)
 
 
-def _turnover(history: GroupHistory, gone: Sequence[ExplainedAbsence]) -> Finding | None:
+def _turnover(history: GroupHistory, gone: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find a deploy whose processes come back under other names: as many new members as left, one after another.
 
     A KIP-848 member generates a new id in each process, and a broker's log has no other name; a rollout can also rename
@@ -101,7 +111,9 @@ def _turnover(history: GroupHistory, gone: Sequence[ExplainedAbsence]) -> Findin
     came = [timeline for timeline in history.added_clients if id(timeline) not in left]
     if len(gone) < 2 or abs(len(came) - len(gone)) > 1:
         return None
-    moves = sorted([*((r.left_ms, -1) for r in gone), *((timeline.intervals[0].joined_ms, 1) for timeline in came)])
+    moves = sorted(
+        [*((explained.left_ms, -1) for explained in gone), *((timeline.intervals[0].joined_ms, 1) for timeline in came)]
+    )
     balance, widest = 0, 0
     for _, step in moves:
         balance += step
@@ -110,7 +122,7 @@ def _turnover(history: GroupHistory, gone: Sequence[ExplainedAbsence]) -> Findin
         return None  # all left, then all joined (or the reverse): the group was scaled
     return Finding(
         cause="kip848_rolling_restart" if history.is_consumer_protocol else "rolling_restart",
-        culprits=unique(r.timeline.name for r in gone),
+        culprits=unique(explained.timeline.name for explained in gone),
         times=tuple(time for time, _ in moves),
         confidence=LIKELY,
         evidence=_evidence(gone),
@@ -120,19 +132,21 @@ def _turnover(history: GroupHistory, gone: Sequence[ExplainedAbsence]) -> Findin
     )
 
 
-def static_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def static_restart(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find static members that came back, in time or too late."""
-    late = with_reason(absences, AbsenceReason.STATIC_LATE)
+    late = filter_by_reason(departures, DepartureReason.STATIC_LATE)
     unknown = [
-        r for r in with_reason(absences, AbsenceReason.EXPIRED_UNKNOWN_REASON) if r.timeline.instance is not None
+        explained
+        for explained in filter_by_reason(departures, DepartureReason.EXPIRED_UNKNOWN_REASON)
+        if explained.timeline.instance is not None
     ]
     if len({explained.timeline.name for explained in unknown}) > 1 or late:
         late = sorted([*late, *unknown], key=lambda explained: explained.left_ms)
-    in_time = with_reason(absences, AbsenceReason.STATIC_IN_TIME)
+    in_time = filter_by_reason(departures, DepartureReason.STATIC_IN_TIME)
     own = late or in_time
-    if not own or (not late and len(replaced_alone(absences)) > 1):
+    if not own or (not late and len(replaced_alone(departures)) > 1):
         return None  # one member that is replaced repeatedly, alone, is not a deploy
-    reasons_known = all(explained.reason is not AbsenceReason.EXPIRED_UNKNOWN_REASON for explained in own)
+    reasons_known = all(explained.reason is not DepartureReason.EXPIRED_UNKNOWN_REASON for explained in own)
     names = unique(explained.timeline.name for explained in own)
     # A record does not show whether the replaced process had ended.
     alone = not late and len(own) == 1 and not (history.has_broker or history.has_clients)
@@ -142,7 +156,7 @@ def static_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
         times=tuple(explained.left_ms for explained in own),
         confidence=min(
             LIKELY if alone or not reasons_known else CERTAIN,
-            max(r.confidence for r in own) if reasons_known else LIKELY,
+            max(explained.confidence for explained in own) if reasons_known else LIKELY,
         ),
         evidence=_evidence(own),
         figures=_late_figures(own) if late else _figures(own),
@@ -151,20 +165,20 @@ def static_restart(history: GroupHistory, absences: Sequence[ExplainedAbsence]) 
     )
 
 
-def static_member_leaves(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def static_member_leaves(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find static members that leave explicitly."""
     if history.is_consumer_protocol:
         return None  # a static member that closes leaves temporarily and keeps its place
     own = [
         explained
-        for explained in absences
-        if explained.absence.interval.instance is not None
-        and explained.absence.end is MembershipEnd.LEFT
-        and explained.reason not in (AbsenceReason.ADMIN, AbsenceReason.POLL, AbsenceReason.STATIC_IN_TIME)
+        for explained in departures
+        if explained.departure.interval.instance is not None
+        and explained.departure.end is MembershipEnd.LEFT
+        and explained.reason not in (DepartureReason.ADMIN, DepartureReason.POLL, DepartureReason.STATIC_IN_TIME)
     ]
     if not own:
         return None
-    is_back = any(explained.absence.back is not None for explained in own)
+    is_back = any(explained.departure.back is not None for explained in own)
     names = unique(explained.timeline.name for explained in own)
     came_back = ", and came back" if is_back else ""
     return Finding(
@@ -193,9 +207,9 @@ def migrated(history: GroupHistory, timelines: Sequence[ClientTimeline]) -> bool
     return changed > 0 or any(len(names) > 1 for names in history.assignors.values())
 
 
-def _restarted(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[ClientTimeline]:
+def _restarted(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> list[ClientTimeline]:
     """Return the clients that left and came back."""
-    back = {id(explained.timeline) for explained in absences if explained.absence.back is not None}
+    back = {id(explained.timeline) for explained in departures if explained.departure.back is not None}
     return [timeline for timeline in history.timelines.values() if id(timeline) in back]
 
 
@@ -209,26 +223,26 @@ _ENDED: Final = {
 }
 
 
-def _evidence(absences: Sequence[ExplainedAbsence]) -> tuple[EvidenceLine, ...]:
+def _evidence(departures: Sequence[ExplainedDeparture]) -> tuple[EvidenceLine, ...]:
     lines: list[EvidenceLine | None] = []
-    for explained in absences[:2]:
-        absence = explained.absence
-        lines.append(evidence(absence.evidence, f"{explained.timeline.name} {_ENDED[absence.end]}"))
-        if absence.back is not None:
-            lines.append(evidence(absence.back.began, f"{explained.timeline.name} came back as a new member"))
+    for explained in departures[:2]:
+        departure = explained.departure
+        lines.append(evidence(departure.evidence, f"{explained.timeline.name} {_ENDED[departure.end]}"))
+        if departure.back is not None:
+            lines.append(evidence(departure.back.began, f"{explained.timeline.name} came back as a new member"))
     return shown(lines)
 
 
-def _late_figures(absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
+def _late_figures(departures: Sequence[ExplainedDeparture]) -> dict[str, int]:
     """Return the figures of members that were removed a session timeout after their last heartbeat."""
-    figures = _figures(absences)
+    figures = _figures(departures)
     late, session = figures.pop("restart_ms", 0), figures.get("session_ms", 0)
     figures |= {"late_ms": late, "restart_ms": session + late if session and late else 0}
     return {name: value for name, value in figures.items() if value}
 
 
-def _figures(absences: Sequence[ExplainedAbsence]) -> dict[str, int]:
-    away = max((explained.absence.away_ms or 0 for explained in absences), default=0)
-    session = max((explained.timeline.session_ms or 0 for explained in absences), default=0)
-    figures = {"restart_ms": away, "session_ms": session, "restarts": len(absences)}
+def _figures(departures: Sequence[ExplainedDeparture]) -> dict[str, int]:
+    away = max((explained.departure.away_ms or 0 for explained in departures), default=0)
+    session = max((explained.timeline.session_ms or 0 for explained in departures), default=0)
+    figures = {"restart_ms": away, "session_ms": session, "restarts": len(departures)}
     return {name: value for name, value in figures.items() if value}

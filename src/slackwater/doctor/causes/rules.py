@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from slackwater.doctor.causes.absences import ExplainedAbsence
 from slackwater.doctor.causes.conflicts import inconsistent_protocol, instance_id_conflict, shared_group_id
 from slackwater.doctor.causes.coordinator import coordinator_restart, coordinator_unreachable
+from slackwater.doctor.causes.departures import ExplainedDeparture
 from slackwater.doctor.causes.finding import Finding
 from slackwater.doctor.causes.leader import connect_config_loop, leader_rejoins
 from slackwater.doctor.causes.metadata import metadata_change
@@ -26,7 +26,7 @@ from slackwater.doctor.causes.stuck import never_converges, stuck_rebalance
 from slackwater.doctor.causes.unknown_reason import unknown_reason
 from slackwater.doctor.timeline.group_history import GroupHistory
 
-Check = Callable[[GroupHistory, Sequence[ExplainedAbsence]], Finding | None]
+Check = Callable[[GroupHistory, Sequence[ExplainedDeparture]], Finding | None]
 BROKER: Final = "the broker's log"
 CLIENTS: Final = "the clients' logs"
 RECORDS: Final = "__consumer_offsets"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
-from slackwater.doctor.causes.absences import AbsenceReason, ExplainedAbsence, by_timeline, with_reason
+from slackwater.doctor.causes.departures import DepartureReason, ExplainedDeparture, by_timeline, filter_by_reason
 from slackwater.doctor.causes.finding import (
     CERTAIN,
     LIKELY,
@@ -34,9 +34,9 @@ _BEFORE: Final = "whether they were members before and stay now; add the lines b
 CLIENT_LOG = "whether it was stopped or crashed; add the client's log"
 
 
-def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def scale_out(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find new members that stayed."""
-    left = {id(explained.timeline) for explained in absences}
+    left = {id(explained.timeline) for explained in departures}
     came = [timeline for timeline in history.added_clients if id(timeline) not in left]
     if not came:
         return None
@@ -45,7 +45,7 @@ def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fi
         _named(came)
         and is_seen
         and all(_arrival_logged(timeline) for timeline in came)
-        and not _may_have_returned(history, came, absences)
+        and not _may_have_returned(history, came, departures)
     )
     return Finding(
         cause="scale_out",
@@ -63,17 +63,18 @@ def scale_out(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fi
     )
 
 
-def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def scale_in(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find members that closed and did not come back."""
-    once = [own[0] for own in by_timeline(absences) if len(own) == 1]
+    once = [own[0] for own in by_timeline(departures) if len(own) == 1]
     gone = [
-        r
-        for r in once
-        if r.reason in (AbsenceReason.CLOSED, AbsenceReason.GONE_UNKNOWN_REASON) and r.absence.back is None
+        explained
+        for explained in once
+        if explained.reason in (DepartureReason.CLOSED, DepartureReason.GONE_UNKNOWN_REASON)
+        and explained.departure.back is None
     ]
     if not gone:
         return None
-    is_known = all(explained.reason is AbsenceReason.CLOSED for explained in gone) and _named(
+    is_known = all(explained.reason is DepartureReason.CLOSED for explained in gone) and _named(
         [explained.timeline for explained in gone]
     )
     # A member without a name that joined later can be the same client.
@@ -89,7 +90,10 @@ def scale_in(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Fin
         culprits=unique(explained.timeline.name for explained in gone),
         times=tuple(explained.left_ms for explained in gone),
         confidence=NEARLY_CERTAIN if is_known else 0.6,
-        evidence=shown(evidence(r.absence.evidence, f"{r.timeline.name} left and did not come back") for r in gone),
+        evidence=shown(
+            evidence(explained.departure.evidence, f"{explained.timeline.name} left and did not come back")
+            for explained in gone
+        ),
         missing=() if is_known else (_AFTER if is_closed else CLIENT_LOG,),
         alternatives=_scale_in_alternatives(is_known=is_known, is_seen=is_seen, is_closed=is_closed),
     )
@@ -108,20 +112,22 @@ def _seen_ms(history: GroupHistory, since_ms: int) -> int:
     return max(history.ended_ms, history.cluster.ended_ms) - since_ms
 
 
-def flapping(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def flapping(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find new members that leave and join repeatedly, or are replaced by others that leave too."""
-    moves = sorted([*_arrivals(history), *_departures(history, absences)], key=itemgetter(0))
+    moves = sorted([*_arrivals(history), *_leaves(history, departures)], key=itemgetter(0))
     runs = [move for at, move in enumerate(moves) if at == 0 or move[1] != moves[at - 1][1]]
     # At least join, leave and join again, of clients that are recognised when they come back.
     if len(runs) < 3 or any(timeline.anonymous for _, _, timeline, _ in moves):
         return None
     moved = {id(timeline) for _, _, timeline, _ in moves}
-    back = [own for own in by_timeline(absences) if id(own[0].timeline) in moved and own[0].absence.back is not None]
-    if back and max(map(len, back)) <= 2 * restarts_of_all(history, absences):
+    back = [
+        own for own in by_timeline(departures) if id(own[0].timeline) in moved and own[0].departure.back is not None
+    ]
+    if back and max(map(len, back)) <= 2 * restarts_of_all(history, departures):
         return None  # a deploy restarts all members as often
     named = _named([timeline for _, _, timeline, _ in moves])
     is_unknown = not named or bool(
-        with_reason(absences, AbsenceReason.LEFT_UNKNOWN_REASON, AbsenceReason.GONE_UNKNOWN_REASON)
+        filter_by_reason(departures, DepartureReason.LEFT_UNKNOWN_REASON, DepartureReason.GONE_UNKNOWN_REASON)
     )
     logged = named and any(timeline.has_log for _, _, timeline, _ in moves)
     return Finding(
@@ -156,19 +162,22 @@ def _has_unexplained_epochs(history: GroupHistory, since_ms: int) -> bool:
     return epochs > sum(1 for time_ms in moves if time_ms is not None and time_ms >= since_ms)
 
 
-def _logged_later(explained: ExplainedAbsence) -> bool:
+def _logged_later(explained: ExplainedDeparture) -> bool:
     """Return whether the client's own log continues: the line of its next join is missing."""
     return explained.timeline.has_log and explained.timeline.logged_ms[-1] > explained.left_ms + NEAR_MS
 
 
 def _may_have_returned(
-    history: GroupHistory, came: Sequence[ClientTimeline], absences: Sequence[ExplainedAbsence]
+    history: GroupHistory, came: Sequence[ClientTimeline], departures: Sequence[ExplainedDeparture]
 ) -> bool:
     """Return whether a new member can be a client that left before and whose name or leave is not in the input."""
-    if absences and not history.has_broker:
+    if departures and not history.has_broker:
         return True  # the client's earlier lines can be missing
     last_ms = max(timeline.intervals[0].joined_ms for timeline in came)
-    return any(r.left_ms <= last_ms and r.absence.back is None and not _named([r.timeline]) for r in absences)
+    return any(
+        explained.left_ms <= last_ms and explained.departure.back is None and not _named([explained.timeline])
+        for explained in departures
+    )
 
 
 def _arrival_logged(timeline: ClientTimeline) -> bool:
@@ -188,11 +197,12 @@ def _arrivals(history: GroupHistory) -> list[_Move]:
     ]
 
 
-def _departures(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> list[_Move]:
+def _leaves(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> list[_Move]:
     added = {id(timeline) for timeline in history.added_clients}
     return [
-        (r.left_ms, -1, r.timeline, r.absence.evidence)
-        for r in absences
-        if id(r.timeline) in added
-        and r.reason in (AbsenceReason.CLOSED, AbsenceReason.LEFT_UNKNOWN_REASON, AbsenceReason.GONE_UNKNOWN_REASON)
+        (explained.left_ms, -1, explained.timeline, explained.departure.evidence)
+        for explained in departures
+        if id(explained.timeline) in added
+        and explained.reason
+        in (DepartureReason.CLOSED, DepartureReason.LEFT_UNKNOWN_REASON, DepartureReason.GONE_UNKNOWN_REASON)
     ]

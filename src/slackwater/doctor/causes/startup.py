@@ -13,7 +13,7 @@ Invariants:
 from collections.abc import Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import ExplainedAbsence
+from slackwater.doctor.causes.departures import ExplainedDeparture
 from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, shown
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.rebalance_counter import INITIAL_DELAY_MS
@@ -26,7 +26,7 @@ _MIN_REBALANCES: Final = 3
 STARTS = "whether they were started one after another or the machine was slow; add the clients' logs"
 
 
-def startup_herd(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def startup_herd(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find many members that started one after another."""
     if not history.has_start or not history.initial_clients:
         return None

@@ -12,7 +12,7 @@ Invariants:
 from collections.abc import Sequence
 from typing import Final
 
-from slackwater.doctor.causes.absences import ExplainedAbsence
+from slackwater.doctor.causes.departures import ExplainedDeparture
 from slackwater.doctor.causes.finding import LIKELY, SURE, Finding, evidence, shown
 from slackwater.doctor.defaults import MAX_POLL_INTERVAL_MS
 from slackwater.doctor.events.rows import Row
@@ -28,7 +28,7 @@ MIN_FOLLOW_UPS: Final = 4
 """One follow-up is normal and a late member can cause a second; this many in a row do not converge."""
 
 
-def stuck_rebalance(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def stuck_rebalance(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find a rebalance that was given up or is still open after its timeout."""
     rows = [row for row in history.rows_of(EventKind.REBALANCE_FAILED) if row.is_from_broker]
     failed = [row for row in rows if row.detail_text("error") not in NO_FAILURE]
@@ -83,7 +83,7 @@ def _open_since(history: GroupHistory) -> Row | None:
     return began
 
 
-def never_converges(history: GroupHistory, absences: Sequence[ExplainedAbsence]) -> Finding | None:
+def never_converges(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find follow-up rebalances that repeat while the members stay the same."""
     run: list[Row] = []
     longest: list[Row] = []

@@ -1,4 +1,4 @@
-"""The timeline of one client in a group: its membership intervals, its absences, and the rows of its own log.
+"""The timeline of one client in a group: its membership intervals, its departures, and the rows of its own log.
 
 Invariants:
 - A timeline belongs to one static instance or one client id. If several members share a client id, it belongs to one
@@ -106,7 +106,7 @@ class ClientTimeline:
         return int(value) if value.isdigit() else None
 
 
-class Absence(NamedTuple):
+class Departure(NamedTuple):
     """The end of a membership interval, with the next interval of the same client if it came back."""
 
     timeline: ClientTimeline
@@ -130,7 +130,7 @@ class Absence(NamedTuple):
 
     @property
     def away_ms(self) -> int | None:
-        """The duration of the absence."""
+        """How long the client was away."""
         return None if self.back is None else max(0, self.back.joined_ms - self.left_ms)
 
     @property

@@ -1,4 +1,4 @@
-"""A group's events in order of time, and the facts that the rules need: members, absences, generations, outages.
+"""A group's events in order of time, and the facts that the rules need: members, departures, generations, outages.
 
 Invariants:
 - One pass over the rows; all further work grows with the number of membership changes, not with the number of rows.
@@ -34,7 +34,7 @@ from slackwater.doctor.events.rows import (
 )
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.events.times import time_remarks, with_comparable_times
-from slackwater.doctor.timeline.client_timeline import NEAR_MS, Absence, ClientTimeline
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline, Departure
 from slackwater.doctor.timeline.clocks import correct_clock_jumps, find_zone_differences
 from slackwater.doctor.timeline.cluster_history import ClusterHistory, Outage
 from slackwater.doctor.timeline.member_identity import split_members_by_log
@@ -450,25 +450,25 @@ class GroupHistory:
             )
         )
 
-    # ---- absences
+    # ---- departures
 
     @cached_property
-    def absences(self) -> list[Absence]:
+    def departures(self) -> list[Departure]:
         """The ends of all membership intervals, in order of time."""
         ended = [
-            self._absence(timeline, at)
+            self._departure(timeline, at)
             for timeline in self.timelines.values()
             for at in range(len(timeline.intervals))
             if timeline.intervals[at].ended_ms is not None
         ]
-        return sorted(ended, key=lambda absence: absence.left_ms)
+        return sorted(ended, key=lambda departure: departure.left_ms)
 
-    def _absence(self, timeline: ClientTimeline, at: int) -> Absence:
+    def _departure(self, timeline: ClientTimeline, at: int) -> Departure:
         interval = timeline.intervals[at]
         back = timeline.intervals[at + 1] if at + 1 < len(timeline.intervals) else None
         left_ms = interval.ended_ms if interval.ended_ms is not None else 0
         overlapped = back is not None and back.joined_ms < left_ms and interval.end is not _WAS_REPLACED
-        return Absence(
+        return Departure(
             timeline, interval, left_ms, back, self._same_process(timeline, interval, back, overlapped), overlapped
         )
 
