@@ -23,7 +23,7 @@ APPLICATIONS: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "librdkafka's error",

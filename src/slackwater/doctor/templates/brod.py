@@ -16,7 +16,7 @@ BROD: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "asked to rejoin",

@@ -94,7 +94,7 @@ CONNECT: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         *WORKER_EVENTS,
         Template(
@@ -136,7 +136,7 @@ STREAMS: Final = Family(
     prefix=r"^(.*?)stream-(?:thread|client) \[([^\]]*)\] ",
     prefix_slots=("head", "client"),
     words=("ebalanc", "igrated"),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "fenced",

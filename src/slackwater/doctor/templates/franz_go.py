@@ -33,7 +33,7 @@ FRANZ_GO: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "fenced",
@@ -152,7 +152,7 @@ KAFKA_GO: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "joined",

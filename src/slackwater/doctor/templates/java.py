@@ -571,7 +571,7 @@ JAVA_TEXT: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(*_LEAVES_WITHOUT_GROUP, *_WITH_GROUP_AT_THE_END, *_WITHOUT_PREFIX),
 )
 """Lines whose `[Consumer clientId=…, groupId=…]` a layout or a person left out."""
@@ -593,7 +593,7 @@ JAVA_PROCESS: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "consumer configured",

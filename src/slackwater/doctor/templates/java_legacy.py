@@ -30,7 +30,7 @@ JAVA_LEGACY: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(" for group ", "oining group "),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "joined",
@@ -183,7 +183,7 @@ SPRING: Final = Family(
     prefix=r"^(.*?)(?:(\S*)(?=: partitions ))?",  # without the group before 2.5
     prefix_slots=("head", "group"),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "assigned",

@@ -15,7 +15,7 @@ KAFKAJS: Final = Family(
     prefix=r'^(.*?)"logger":"kafkajs","message":"',
     prefix_slots=("head",),
     words=("[ConsumerGroup]", "[Runner]", "[Consumer]"),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "joined",
@@ -119,7 +119,7 @@ KAFKAJS_TEXT: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "joined",

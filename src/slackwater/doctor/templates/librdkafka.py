@@ -248,7 +248,7 @@ LIBRDKAFKA: Final = Family(
     prefix=r"^(.*?)[A-Z_]+(?:\|| \[)([^|\]]*?)#(?:consumer|producer)-\d+(?:\||\]) \[thrd:[^\]]*\]: ",
     prefix_slots=("head", "client"),
     words=tuple(f"|{tag}|" for tag in ("MAXPOLL", "SESSTMOUT", "COMMITFAIL", "FATAL", "HEARTBEAT", "MEMBERFAIL")),
-    is_open=True,
+    tries_later_families=True,
     templates=_RDKAFKA_EVENTS,
 )
 
@@ -274,7 +274,7 @@ LIBRDKAFKA_TEXT: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=tuple(
         replace(template, key=template.key.removeprefix("]: "))
         for template in _RDKAFKA_EVENTS

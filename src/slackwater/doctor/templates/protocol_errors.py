@@ -189,6 +189,6 @@ PROTOCOL_ERRORS: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=tuple(_templates()),
 )

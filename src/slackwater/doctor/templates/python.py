@@ -365,7 +365,7 @@ PYTHON: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=("kafka.coordinator", "group_coordinator"),
-    is_open=True,
+    tries_later_families=True,
     templates=_PYTHON_EVENTS,
 )
 
@@ -376,7 +376,7 @@ PYTHON_ERRORS: Final = Family(
     prefix=r"^(?:[\w.]*)",
     prefix_slots=(),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "raised",
@@ -409,6 +409,6 @@ ANY_CLIENT: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=_PYTHON_EVENTS,
 )

@@ -24,7 +24,7 @@ RUBY_KAFKA: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=(),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "left",

@@ -13,7 +13,7 @@ SARAMA: Final = Family(
     prefix=r"^(.*?)",
     prefix_slots=("head",),
     words=("consumergroup/",),
-    is_open=True,
+    tries_later_families=True,
     templates=(
         Template(
             "session ended",

@@ -7,9 +7,9 @@ Invariants:
 - A pattern matches the whole text; the family's suffix allows the logger's name or further lines after the message.
 - A loose pattern allows any text after the message: loggers append threads, fields and marks of their own. Where the
   text could become part of a value, a line is only matched loosely if no other pattern matches it.
-- A line belongs to the first family with a marker in it, and, up to the first family that is not open, also to the
-  families after it. Of several families that are not open, the one with the first marker in the line counts. Within a
-  family, the keys that the line contains select the templates to try, in their order.
+- Families are tried in order. If a family with `tries_later_families` has a marker in the line, later families are
+  tried too. Among the other families, the one whose marker comes first in the line is used.
+- Within a family, the keys that the line contains select the templates to try, in their order.
 """
 
 import re
@@ -119,7 +119,7 @@ class Family:
     """A line that no template matches is reported as unrecognized if it contains one of these."""
     templates: tuple[Template, ...]
     suffix: str = SUFFIX
-    is_open: bool = False
+    tries_later_families: bool = False
     """Whether a line with a marker of the family may also belong to a later family."""
 
 
@@ -202,19 +202,19 @@ def compile_template(family: Family, template: Template) -> CompiledTemplate:
     constants = {slot: value for slot, value in constants.items() if slot not in groups}
     required = required_literal(template.wording)
     match = re.compile(pattern, re.ASCII).match
-    has_context = family.is_open and "client" not in family.prefix_slots
+    has_context = family.tries_later_families and "client" not in family.prefix_slots
     return CompiledTemplate(
         template, pattern, groups, constants, required, match, loosely, ends_with_literal, has_context
     )
 
 
 def _first_in_text(
-    text: str, rivals: Sequence[tuple[Sequence[str], Sequence[CompiledTemplate]]]
+    text: str, competing_families: Sequence[tuple[Sequence[str], Sequence[CompiledTemplate]]]
 ) -> Sequence[CompiledTemplate]:
-    def first(rival: tuple[Sequence[str], Sequence[CompiledTemplate]]) -> int:
-        return min((place for marker in rival[0] if (place := text.find(marker)) >= 0), default=len(text))
+    def first(family: tuple[Sequence[str], Sequence[CompiledTemplate]]) -> int:
+        return min((place for marker in family[0] if (place := text.find(marker)) >= 0), default=len(text))
 
-    return min(rivals, key=first)[1]
+    return min(competing_families, key=first)[1]
 
 
 def _loose(body: str, slots: Sequence[str]) -> str:
@@ -248,9 +248,9 @@ class TemplateChoice:
 
     templates: Sequence[CompiledTemplate]
     words: Sequence[str]
-    rivals: Sequence[tuple[Sequence[str], Sequence[CompiledTemplate]]] = ()
-    """Markers and templates of families that are not open, if the line has markers of several: the first one in the
-    line counts, the others are part of an id or of another value."""
+    competing_families: Sequence[tuple[Sequence[str], Sequence[CompiledTemplate]]] = ()
+    """Markers and templates of families without `tries_later_families`, if the line has markers of several: the first
+    one in the line counts, the others are part of an id or of another value."""
 
 
 class TemplateSet:
@@ -290,7 +290,7 @@ class TemplateSet:
 
     def match(self, text: str, choice: TemplateChoice) -> tuple[CompiledTemplate, re.Match[str]] | None:
         """Return the first template that matches a text, and its match."""
-        templates = _first_in_text(text, choice.rivals) if choice.rivals else choice.templates
+        templates = _first_in_text(text, choice.competing_families) if choice.competing_families else choice.templates
         candidates = [template for template in templates if template.required in text]
         for template in candidates:
             if match := template.match(text) or (template.ends_with_literal and template.matches_loosely(text)):
@@ -311,7 +311,7 @@ class TemplateSet:
         return {} if any(word in text for word in choice.words) else None
 
     def _choose(self, literals: int) -> TemplateChoice | None:
-        """Return the templates of the open families up to the first family that is not open, and of that family."""
+        """Return the templates of the families up to the first one without `tries_later_families`."""
         found = [
             (family, [template for bit, templates in keys if bit & literals == bit for template in templates])
             for family, markers, keys in self._families
@@ -319,11 +319,11 @@ class TemplateSet:
         ]
         if not found:
             return None
-        closed = [number for number, (family, _) in enumerate(found) if not family.is_open]
-        last = closed[0] if closed else len(found)
+        exclusive = [number for number, (family, _) in enumerate(found) if not family.tries_later_families]
+        last = exclusive[0] if exclusive else len(found)
         chosen = found[: last + 1]
         return TemplateChoice(
             [template for _, templates in chosen for template in templates],
             [word for family, _ in chosen for word in family.words],
-            [(found[number][0].markers, found[number][1]) for number in closed] if len(closed) > 1 else (),
+            [(found[number][0].markers, found[number][1]) for number in exclusive] if len(exclusive) > 1 else (),
         )

@@ -24,7 +24,7 @@ from slackwater.doctor.history.summaries import (
     MAX_EXAMPLES,
     NAMELESS_FAILURES,
     NAMELESS_GROUP,
-    NO_TIMESTAMP,
+    NO_TIMESTAMP_PREFIX,
     FileSummaries,
 )
 from slackwater.group.events import EventKind, EventSource
@@ -125,7 +125,7 @@ class EventHistory:
         first = F.slice(F.sort_array(F.collect_list(F.struct("position", "text"))), 1, MAX_EXAMPLES)
         is_undated = F.col("kind").isNotNull() & (F.col("time_ms") < MIN_DATED_MS)
         without_time = is_undated & F.coalesce("cluster", F.lit("")).isin(self._dated_clusters)
-        text = F.when(without_time, F.concat(F.lit(NO_TIMESTAMP), "text")).otherwise(F.col("text"))
+        text = F.when(without_time, F.concat(F.lit(NO_TIMESTAMP_PREFIX), "text")).otherwise(F.col("text"))
         lines = self._incomplete.filter(F.col("template").isNull() | without_time)
         lines = lines.select("cluster", "file", "position", text.alias("text"))
         if self.summaries.has_any("records"):
