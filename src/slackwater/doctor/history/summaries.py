@@ -39,7 +39,7 @@ NAMELESS_FAILURES: Final = tuple(
 """Events that are kept without a group: librdkafka without debug never logs one."""
 MAX_EXAMPLES: Final = 5
 """Unrecognized lines of a file that are kept."""
-NO_TIMESTAMP: Final = "(no date and time that could be read) "
+NO_TIMESTAMP_PREFIX: Final = "(no date and time that could be read) "
 
 
 @dataclass(slots=True)

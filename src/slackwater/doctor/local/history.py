@@ -22,7 +22,7 @@ from slackwater.doctor.history.files import LocalFile, display_name, uri
 from slackwater.doctor.history.lines import GROUP_EVENT, RECORD, SHOWN_CHARACTERS, find_lines
 from slackwater.doctor.history.log_events import ARROW_TYPES, LogReader, is_complete
 from slackwater.doctor.history.ranges import read_blocks, whole_file
-from slackwater.doctor.history.summaries import NO_TIMESTAMP, FileSummaries, summarize
+from slackwater.doctor.history.summaries import NO_TIMESTAMP_PREFIX, FileSummaries, summarize
 from slackwater.doctor.local.attribution import EventRow, RowIds, assign_unknown_group, fill_names
 from slackwater.doctor.local.records import TextLine, dumped_record, group_event_rows, offsets_rows
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
@@ -136,7 +136,7 @@ class LocalHistory:
             is_undated = row["kind"] is not None and time_ms is not None and time_ms < MIN_DATED_MS
             without_time = is_undated and is_dated(ended_ms.get(cluster, 0))
             if row["template"] is None or without_time:
-                text = f"{NO_TIMESTAMP}{row['text']}" if without_time else row["text"]
+                text = f"{NO_TIMESTAMP_PREFIX}{row['text']}" if without_time else row["text"]
                 lines.setdefault((row["cluster"], row["file"]), []).append((row["position"], text))
         for line in self._undecoded:
             lines.setdefault((line.cluster, line.file), []).append((line.position, line.text))

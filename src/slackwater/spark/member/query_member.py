@@ -75,7 +75,7 @@ REBALANCE_METRICS: Final = (
 CLIENT_SOFTWARE: Final = "slackwater-spark"
 COOPERATIVE: Final = "cooperative-sticky"
 STATIC_SESSION_MS: Final = 120_000
-SESSION_TIMEOUT: Final = "session.timeout.ms"
+SESSION_TIMEOUT_SETTING: Final = "session.timeout.ms"
 CLOSE_TIMEOUT_S: Final = 5.0
 LAST_BATCH_WAIT_S: Final = 2.0
 
@@ -87,7 +87,7 @@ class QueryClient:
         settings = dict(options.kafka)
         self.strategy = settings.pop(STRATEGY, COOPERATIVE)
         if options.group_instance_id is not None:
-            settings.setdefault(SESSION_TIMEOUT, str(STATIC_SESSION_MS))
+            settings.setdefault(SESSION_TIMEOUT_SETTING, str(STATIC_SESSION_MS))
         self.values: Mapping[str, Value] = parse_kafka(settings)
         group_id = options.group_id or ""
         self.client_id = str(self.values["client.id"]) or default_client_id(group_id)

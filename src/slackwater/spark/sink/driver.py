@@ -60,8 +60,8 @@ from slackwater.wire.apis import (
 )
 
 log = get_logger("slackwater.spark.sink")
-TIMEOUT: Final = "transaction.timeout.ms"
-MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
+TIMEOUT_SETTING: Final = "transaction.timeout.ms"
+MAX_TIMEOUT_SETTING: Final = "transaction.max.timeout.ms"
 DEFAULT_MAX_TIMEOUT_MS: Final = 900_000  # Kafka's default of transaction.max.timeout.ms
 REBALANCE_TRIES: Final = 20
 REBALANCE_PAUSE_S: Final = 0.05  # the first one; all of them are ten seconds
@@ -193,7 +193,7 @@ def end_decided(connection: ClusterConnection, options: SinkOptions, decision: D
     text = (
         f"Batch {decision.batch_id} has lost output: it was committed with its input offsets, but the cluster had "
         f"aborted {len(lost)} of its {len(decision.transactions)} transactions before they could be committed "
-        f"({lost[0].name}): the outage was longer than {TIMEOUT}."
+        f"({lost[0].name}): the outage was longer than {TIMEOUT_SETTING}."
     )
     if options.accept_lost_batch == decision.batch_id:
         log.warning("%s The query continues because of acceptLostBatch=%d.", text, decision.batch_id)
@@ -224,7 +224,7 @@ def _decide(
             raise NotCommittedError(
                 f"Batch {decision.batch_id} was not committed, and its output was aborted: the cluster had aborted "
                 f"{len(aborted)} of its {len(decision.transactions)} transactions, because the batch was longer than "
-                f"{TIMEOUT}. Use smaller batches (maxOffsetsPerTrigger), and restart the query."
+                f"{TIMEOUT_SETTING}. Use smaller batches (maxOffsetsPerTrigger), and restart the query."
             )
 
     for attempt in range(1, REBALANCE_TRIES + 1):
@@ -336,18 +336,18 @@ async def _check_transactions(connection: ClusterConnection) -> None:
 
 async def _timeout_ms(connection: ClusterConnection, options: SinkOptions) -> int:
     """Return the timeout of the tasks' transactions: the maximum of the broker, unless the user sets it."""
-    if TIMEOUT in options.kafka:
-        return int(str(PRODUCER_SETTINGS[TIMEOUT].parse(options.kafka[TIMEOUT])))
+    if TIMEOUT_SETTING in options.kafka:
+        return int(str(PRODUCER_SETTINGS[TIMEOUT_SETTING].parse(options.kafka[TIMEOUT_SETTING])))
     await connection.cluster.refresh()
     node = min(connection.cluster.brokers)
     try:
         configs = await topics.describe_configs(connection.cluster, "broker", str(node))
     except BrokerError:  # the principal may not read the settings of brokers
         return DEFAULT_MAX_TIMEOUT_MS
-    entry = configs.get(MAX_TIMEOUT)
+    entry = configs.get(MAX_TIMEOUT_SETTING)
     return int(entry.value) if entry is not None and entry.value else DEFAULT_MAX_TIMEOUT_MS
 
 
 def _driver_producer(options: SinkOptions) -> BulkProducer:
-    kafka = {name: text for name, text in options.kafka.items() if name != TIMEOUT}
+    kafka = {name: text for name, text in options.kafka.items() if name != TIMEOUT_SETTING}
     return create_producer(kafka | {"transactional.id": f"{options.transactional_id_prefix}-driver"})

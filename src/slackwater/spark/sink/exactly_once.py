@@ -24,7 +24,7 @@ from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.sink.columns import SinkColumns
 from slackwater.spark.sink.decisions import Decision
 from slackwater.spark.sink.driver import (
-    TIMEOUT,
+    TIMEOUT_SETTING,
     PreparedBatch,
     abort_batch,
     check_repeated,
@@ -185,7 +185,7 @@ def _write_in_transaction(
     from slackwater.spark.sink.record_writer import RecordWriter
 
     name = transactional_id(options.transactional_id_prefix, batch.run, batch.number, task)
-    producer = create_producer(options.kafka | {"transactional.id": name, TIMEOUT: str(prepared.timeout_ms)})
+    producer = create_producer(options.kafka | {"transactional.id": name, TIMEOUT_SETTING: str(prepared.timeout_ms)})
     try:
         producer.init_transactions()
         producer.begin_transaction()

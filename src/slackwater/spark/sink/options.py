@@ -16,9 +16,9 @@ from slackwater.client.config import PRODUCER_SETTINGS, int_value
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, long_setting
 from slackwater.spark.source.option_names import OptionNames
-from slackwater.spark.source.options import CLIENT_ID
+from slackwater.spark.source.options import CLIENT_ID_SETTING
 
-BATCH_SIZE: Final = "batch.size"
+BATCH_SIZE_SETTING: Final = "batch.size"
 DEFAULT_BATCH_BYTES: Final = 512 << 10
 """The bytes of a batch before compression. Larger batches than the producer's default cost less per record."""
 # Settings that the sink controls itself, with the alternative.
@@ -109,13 +109,13 @@ class SinkOptions:
         values = {setting.name: setting.parse(texts[name]) for name, setting in _KNOWN.items() if name in texts}
         settings = _NAMES.parse_client(kafka)
         if application:
-            kafka.setdefault(CLIENT_ID, application)
+            kafka.setdefault(CLIENT_ID_SETTING, application)
         max_request_bytes = int_value(settings, "max.request.size")
         delivery = DeliveryGuarantee(str(_value(values, "delivery")))
         prefix = str(_value(values, "transactionalIdPrefix")).strip()
         _check_delivery(delivery, prefix, settings)
-        sticky_bytes = int_value(settings, BATCH_SIZE)
-        batch_bytes = sticky_bytes if BATCH_SIZE in kafka else DEFAULT_BATCH_BYTES
+        sticky_bytes = int_value(settings, BATCH_SIZE_SETTING)
+        batch_bytes = sticky_bytes if BATCH_SIZE_SETTING in kafka else DEFAULT_BATCH_BYTES
         return cls(
             kafka=kafka,
             topic=str(values.get("topic", "")).strip() or None,

@@ -13,8 +13,8 @@ from typing import Final
 
 from slackwater.client.producer.bulk import BulkProducer
 from slackwater.group.errors import SlackwaterError
-from slackwater.spark.source.connections import CLIENT_ID as DEFAULT_CLIENT_ID
-from slackwater.spark.source.options import CLIENT_ID
+from slackwater.spark.source.connections import DEFAULT_CLIENT_ID
+from slackwater.spark.source.options import CLIENT_ID_SETTING
 from slackwater.spark.source.settings import with_shipped_files
 
 MAX_PRODUCERS: Final = 4
@@ -41,7 +41,7 @@ def shared_producer(kafka: Mapping[str, str]) -> Iterator[BulkProducer]:
 
 def create_producer(kafka: Mapping[str, str]) -> BulkProducer:
     """Create a producer in this process."""
-    return BulkProducer({CLIENT_ID: DEFAULT_CLIENT_ID} | with_shipped_files(kafka))
+    return BulkProducer({CLIENT_ID_SETTING: DEFAULT_CLIENT_ID} | with_shipped_files(kafka))
 
 
 def close_producers() -> None:

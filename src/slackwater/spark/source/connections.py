@@ -17,7 +17,7 @@ from slackwater.client.network.thread import NetworkThread
 from slackwater.spark.source.settings import parse_kafka
 
 MAX_CONNECTIONS: Final = 8
-CLIENT_ID: Final = "slackwater-spark"
+DEFAULT_CLIENT_ID: Final = "slackwater-spark"
 
 
 class ClusterConnection:
@@ -25,7 +25,7 @@ class ClusterConnection:
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
         values = parse_kafka(kafka)
-        client_id = str(values["client.id"]) or CLIENT_ID
+        client_id = str(values["client.id"]) or DEFAULT_CLIENT_ID
         self.network = NetworkThread(client_id)
         self.cluster = self.network.run(Cluster.create(cluster_config(values, client_id)))
 

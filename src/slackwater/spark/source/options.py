@@ -25,7 +25,7 @@ from slackwater.spark.source.option_names import PREFIX, OptionNames
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-CLIENT_ID: Final = "client.id"
+CLIENT_ID_SETTING: Final = "client.id"
 # Settings that the source controls itself, with the alternative.
 REJECTED: Final = {
     "auto.offset.reset": "use startingOffsets.",
@@ -190,9 +190,9 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str], *, streaming: bool, application: str = "") -> Self:
         """Parse the options of a query. Raises UsageError for invalid ones."""
         kafka, values = _parse(options)
-        application = "" if kafka.get(CLIENT_ID) else application
+        application = "" if kafka.get(CLIENT_ID_SETTING) else application
         if application:
-            kafka[CLIENT_ID] = application
+            kafka[CLIENT_ID_SETTING] = application
         _check_ending(values, streaming)
         subscribe = _text_of(values, "subscribe")
         min_offsets, max_offsets = _count(values, "minOffsetsPerTrigger"), _count(values, "maxOffsetsPerTrigger")

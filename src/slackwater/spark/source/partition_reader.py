@@ -30,7 +30,7 @@ from slackwater.wire.records.fetched import FetchedBatches
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-FETCH_BYTES: Final = "max.partition.fetch.bytes"
+FETCH_BYTES_SETTING: Final = "max.partition.fetch.bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,9 @@ class ReadSettings:
         """Derive the settings from the user's options."""
         values = parse_kafka(options.kafka)
         fetch = FetchSettings(
-            fetch_bytes=int_value(values, FETCH_BYTES) if FETCH_BYTES in options.kafka else DEFAULT_FETCH_BYTES,
+            fetch_bytes=int_value(values, FETCH_BYTES_SETTING)
+            if FETCH_BYTES_SETTING in options.kafka
+            else DEFAULT_FETCH_BYTES,
             fetch_max_wait_ms=int_value(values, "fetch.max.wait.ms"),
             client_rack=str(values["client.rack"]),
             read_committed=options.read_committed,
