@@ -114,11 +114,11 @@ def trusts_the_group_more_than_its_checkpoint(patch: pytest.MonkeyPatch) -> None
     )
 
 
-@broken(Handover.HANDOFF)
-def forgets_what_it_handed_off(patch: pytest.MonkeyPatch) -> None:
-    """After a restart a batch that was handed off is trimmed like any other."""
+@broken(Handover.COMMIT_EARLY)
+def forgets_what_it_committed_early(patch: pytest.MonkeyPatch) -> None:
+    """After a restart a batch that was committed early is trimmed like any other."""
     original = decide_replay
-    patch.setattr(machine, "decide_replay", lambda *arguments, handoff: original(*arguments, handoff=False))
+    patch.setattr(machine, "decide_replay", lambda *arguments, commit_early: original(*arguments, commit_early=False))
 
 
 @broken(Handover.WAIT)
@@ -138,7 +138,9 @@ def starts_without_a_claim(patch: pytest.MonkeyPatch) -> None:
 def replays_what_others_have(patch: pytest.MonkeyPatch) -> None:
     """After a restart the whole batch is repeated and committed, although others own some of its partitions."""
 
-    def replay_all(replay: UnfinishedBatch, owned: Collection[TopicPartition], *_: object, handoff: bool) -> ReplayPlan:
+    def replay_all(
+        replay: UnfinishedBatch, owned: Collection[TopicPartition], *_: object, commit_early: bool
+    ) -> ReplayPlan:
         starts = {
             partition: StartPosition(offset_range.until_offset, replay=offset_range)
             for partition, offset_range in replay.non_empty_ranges.items()

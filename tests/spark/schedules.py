@@ -153,7 +153,7 @@ class RecordChecker(Checker):
     def __init__(self, schedule_run: "ScheduleRun") -> None:
         super().__init__(schedule_run)  # type: ignore[arg-type]  # the base class only reads the time
         self.schedule_run = schedule_run
-        self.handoff = schedule_run.plan.handover is Handover.HANDOFF
+        self.commits_early = schedule_run.plan.handover is Handover.COMMIT_EARLY
         self.sinks: dict[TopicPartition, dict[int, set[tuple[str, int]]]] = {}
         self.by_run: dict[tuple[str, TopicPartition], dict[int, int]] = {}
         self.promised: dict[TopicPartition, set[int]] = {}
@@ -163,7 +163,7 @@ class RecordChecker(Checker):
         self.by_app: dict[tuple[str, TopicPartition], int] = {}  # the last commit of an application
         # Ranges of absent static applications; they are excused unless the application returns in time.
         self.absent: dict[str, tuple[int, list[OffsetRange]]] = {}
-        self.skipped: dict[TopicPartition, int] = {}  # by an operator, who does not know of handed-off batches
+        self.skipped: dict[TopicPartition, int] = {}  # by an operator, who does not know of batches committed early
         self.counts: Counter[str] = Counter()
 
     # --- the queries --------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class RecordChecker(Checker):
             self.fail(f"{partition} was committed at {before} and now at {offset}")
         sink, promised = self.sinks.get(partition, {}), self.promised.get(partition, set())
         for passed in range(before, offset):
-            if passed not in sink and not (self.handoff and passed in promised):
+            if passed not in sink and not (self.commits_early and passed in promised):
                 self.fail(f"{partition} was committed at {offset}, and {passed} is in no sink")
         self.committed[partition] = offset
 
@@ -398,7 +398,7 @@ class ScheduleRun:
         match fault.fault:
             case Fault.KILL:
                 run.kill()
-                if self.plan.handover is Handover.HANDOFF:  # handoff relies on a restart from the checkpoint
+                if self.plan.handover is Handover.COMMIT_EARLY:  # handoff relies on a restart from the checkpoint
                     self.queue.after(4 * length_ms, lambda: self._start(checkpoint))
             case Fault.RESTART:
                 run.kill()
@@ -453,7 +453,7 @@ class ScheduleRun:
             self.was_reset = True
             moved = {partition: self.random.between(0, offset) for partition, offset in sorted(committed.items())}
             for partition, offset in moved.items():
-                if self.plan.handover is Handover.HANDOFF:
+                if self.plan.handover is Handover.COMMIT_EARLY:
                     self.checker.skipped[partition] = offset
                 if offset < committed[partition]:
                     self.checker.excuse([OffsetRange(*partition, offset, self.broker.ends[partition])])
@@ -493,7 +493,7 @@ class ScheduleRun:
             run = self.runs.get(checkpoint.app)
             is_dead = run is None or not run.alive
             none_running = not any(other.alive and not other.stopping for other in self.runs.values())
-            if is_dead and (none_running or self.plan.handover is Handover.HANDOFF):
+            if is_dead and (none_running or self.plan.handover is Handover.COMMIT_EARLY):
                 self._start(checkpoint)
         if self.plan.static:
             for run in self.runs.values():

@@ -277,13 +277,13 @@ def test_release_frees_partition_without_commit() -> None:
 
 
 def test_handoff_commits_early_and_releases() -> None:
-    query = Query(handover=Handover.HANDOFF)
+    query = Query(handover=Handover.COMMIT_EARLY)
     query.assign(P0, P1)
     query.run({P0: 5, P1: 5})
     query.must_leave(P0)
 
     assert query.committed() == {P0: 5, P1: 0}
-    assert CommitMarker.parse(query.group[P0]) == CommitMarker("mine", 1, is_handoff=True)
+    assert CommitMarker.parse(query.group[P0]) == CommitMarker("mine", 1, is_early=True)
     assert query.held == {P1}
 
 
@@ -425,7 +425,7 @@ def test_commits_of_other_members_are_followed(at: int) -> None:
 
     assert query.batches.positions == {P0: at}
     assert query.group[P0] == mine(at, 4)
-    assert query.batches.counters.resets_obeyed == 0
+    assert query.batches.counters.resets_followed == 0
 
 
 def test_offset_reset_is_followed_and_reported() -> None:
@@ -435,7 +435,7 @@ def test_offset_reset_is_followed_and_reported() -> None:
     query.assign(P0)
 
     assert query.batches.positions == {P0: 1}
-    assert query.batches.counters.resets_obeyed == 1
+    assert query.batches.counters.resets_followed == 1
     assert BatchEvent(BatchEventKind.RESET_FOLLOWED, P0, offset=1, previous_offset=9) in query.events
 
 
@@ -512,12 +512,12 @@ def test_reset_removes_partition_from_replay() -> None:
 
     assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 3)]
     assert query.batches.positions == {P0: 1}
-    assert query.batches.counters.resets_obeyed == 1
+    assert query.batches.counters.resets_followed == 1
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_handed_off_range_is_replayed(owned: bool) -> None:
-    query = replaying(batch(4, p0=(3, 9)), {P0: theirs(12)}, handover=Handover.HANDOFF)
+def test_range_committed_early_is_replayed(owned: bool) -> None:
+    query = replaying(batch(4, p0=(3, 9)), {P0: theirs(12)}, handover=Handover.COMMIT_EARLY)
     query.assign(*([P0] if owned else []))
 
     assert query.batches.ranges(4) == [OffsetRange(*P0, 3, 9)]

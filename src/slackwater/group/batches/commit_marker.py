@@ -22,7 +22,7 @@ class CommitMarker:
 
     checkpoint_id: str
     seq: int
-    is_handoff: bool = False
+    is_early: bool = False
 
     @classmethod
     def parse(cls, committed: OffsetAndMetadata) -> Self | None:
@@ -30,7 +30,7 @@ class CommitMarker:
         words = committed.metadata.split(":")
         if len(words) not in (3, 4) or words[0] != _PREFIX or not words[2].isdecimal():
             return None
-        return cls(words[1], int(words[2]), is_handoff=words[3:] == [_HANDOFF])
+        return cls(words[1], int(words[2]), is_early=words[3:] == [_HANDOFF])
 
     def __str__(self) -> str:
-        return f"{_PREFIX}:{self.checkpoint_id}:{self.seq}" + (f":{_HANDOFF}" if self.is_handoff else "")
+        return f"{_PREFIX}:{self.checkpoint_id}:{self.seq}" + (f":{_HANDOFF}" if self.is_early else "")

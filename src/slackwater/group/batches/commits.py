@@ -1,4 +1,4 @@
-"""The offsets that a query still has to commit: finished batches, ownership commits, early commits (`HANDOFF`).
+"""The offsets that a query still has to commit: finished batches, ownership commits, early commits (`COMMIT_EARLY`).
 
 Invariants:
 - One offset per partition: a newer one replaces an older one, even one in flight.
@@ -23,7 +23,7 @@ class CommitReason(Enum):
     """The reason for a commit."""
 
     FINISHED = "batch finished"
-    HANDOFF = "batch will be finished from the checkpoint"
+    EARLY = "batch will be finished from the checkpoint"
     OWNERSHIP = "partition is read by this query"
 
 
@@ -46,13 +46,13 @@ class PendingCommits:
         self._retry_due_ms: int | None = None
 
     @property
-    def has_claims(self) -> bool:
+    def has_ownership_commits(self) -> bool:
         """Whether an ownership commit is pending."""
         return any(pending.reason is CommitReason.OWNERSHIP for pending in self.by_partition.values())
 
     @property
     def partitions_with_work(self) -> frozenset[TopicPartition]:
-        """The partitions with finished or handed-off work that is not committed."""
+        """The partitions with finished or early committed work that is not committed."""
         return frozenset(
             partition
             for partition, pending in self.by_partition.items()

@@ -11,7 +11,7 @@ class Handover(Enum):
 
     WAIT = "wait"
     RELEASE = "release"
-    HANDOFF = "handoff"
+    COMMIT_EARLY = "handoff"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class BatchCounters:
     handover_timeouts: int = 0
     handover_wait_ms: int = 0
     without_partitions_ms: int = 0
-    resets_obeyed: int = 0
+    resets_followed: int = 0
     commits_rejected: int = 0
 
 

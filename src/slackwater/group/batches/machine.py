@@ -8,7 +8,7 @@ Invariants:
 - A partition of a planned batch is not revoked until the batch is logged, under every policy. Otherwise a partition
   that is assigned again would be read twice.
 - A partition that must leave while a logged batch contains it leaves when the batch is finished and committed (`WAIT`,
-  until `handover_timeout_ms`), at once without a commit (`RELEASE`), or at once with an early commit (`HANDOFF`).
+  until `handover_timeout_ms`), at once without a commit (`RELEASE`), or at once with an early commit (`COMMIT_EARLY`).
 - A partition is read when its start is decided (`start_positions.py`) and committed. After a restart an unfinished
   batch is read again for the partitions that this run owns and that no other member committed; the skipped ranges are
   in no checkpoint, so the next offset is logged even without new records.
@@ -52,7 +52,7 @@ class _PlannedBatch:
         self.seq = seq
         self.ranges = {offset_range.topic_partition: offset_range for offset_range in ranges}
         self.owned_since_plan = set(owned_since_plan)
-        self.handed_off: set[TopicPartition] = set()
+        self.committed_early: set[TopicPartition] = set()
 
     @property
     def committable_partitions(self) -> frozenset[TopicPartition]:
@@ -108,7 +108,7 @@ class BatchPlanner:
     @property
     def is_starting(self) -> bool:
         """Whether the start of some partition is not yet decided and committed."""
-        return bool(self._starting or self.without_start) or self._commits.has_claims
+        return bool(self._starting or self.without_start) or self._commits.has_ownership_commits
 
     @property
     def has_pending_commits(self) -> bool:
@@ -296,7 +296,7 @@ class BatchPlanner:
                 "by another client. Set onOffsetReset to obey to start there, or set the offset back."
             )
             return False
-        self.counters.resets_obeyed += 1
+        self.counters.resets_followed += 1
         self._effects.append(
             BatchEvent(BatchEventKind.RESET_FOLLOWED, partition, offset=position, previous_offset=previous)
         )
@@ -339,8 +339,8 @@ class BatchPlanner:
         replay = self._replay
         if replay is None or not self.owned <= committed_offsets.keys():
             return  # a partition was assigned while the fetch was in flight
-        handoff = self.config.handover is Handover.HANDOFF
-        replay_plan = decide_replay(replay, self.owned, committed_offsets, now_ms, handoff=handoff)
+        commit_early = self.config.handover is Handover.COMMIT_EARLY
+        replay_plan = decide_replay(replay, self.owned, committed_offsets, now_ms, commit_early=commit_early)
         if replay_plan is None:
             return
         self._replay = None
@@ -461,7 +461,7 @@ class BatchPlanner:
                 self._read[partition] = replace(read, finished=True)
             # A partition that was lost and came back was started again here: no other member can have continued since.
             was_restarted = (
-                self.positions.get(partition) == offset_range.until_offset and partition not in running.handed_off
+                self.positions.get(partition) == offset_range.until_offset and partition not in running.committed_early
             )
             if self.config.in_group and offset_range.size and (partition in running.owned_since_plan or was_restarted):
                 self._add_pending(
@@ -494,9 +494,9 @@ class BatchPlanner:
             if isinstance(error, BrokerError) and error.error in _FORBIDDEN:
                 self.failure = self.failure or error
         for partition, pending_commit in self._commits.on_done(commit_id, now_ms, failed=error is not None).items():
-            if pending_commit.reason is CommitReason.HANDOFF and self._running is not None:
+            if pending_commit.reason is CommitReason.EARLY and self._running is not None:
                 self._running.owned_since_plan.discard(partition)
-                self._running.handed_off.add(partition)
+                self._running.committed_early.add(partition)
             if pending_commit.position is not None:
                 self._set_position(partition, pending_commit.position)
         return self._finish_input(now_ms)
@@ -531,11 +531,11 @@ class BatchPlanner:
                 self._effects.append(
                     BatchEvent(BatchEventKind.HANDOVER_TIMED_OUT, partition, duration_ms=now_ms - since)
                 )
-            elif self.config.handover is Handover.HANDOFF and partition not in self._commits.by_partition:
+            elif self.config.handover is Handover.COMMIT_EARLY and partition not in self._commits.by_partition:
                 assert self._running is not None
-                mark = CommitMarker(self.last.checkpoint_id, self._running.seq, is_handoff=True)
+                mark = CommitMarker(self.last.checkpoint_id, self._running.seq, is_early=True)
                 end = self._running.ranges[partition].until_offset
-                self._commits.by_partition[partition] = PendingCommit(end, mark, CommitReason.HANDOFF)
+                self._commits.by_partition[partition] = PendingCommit(end, mark, CommitReason.EARLY)
 
     def _to_hold(self) -> frozenset[TopicPartition]:
         held = set(self._commits.partitions_with_work)

@@ -3,8 +3,8 @@
 Invariants:
 - The decision waits until every partition of the batch is owned by this query or taken by another member; `deadline_ms`
   bounds the wait.
-- Owned partitions are read from the group's committed offset; partitions of other members are skipped. With `handoff`,
-  a range below the committed offset is read too: it was handed off, so no other member read it.
+- Owned partitions are read from the group's committed offset; partitions of other members are skipped. A
+  range below the committed offset is read too if it was committed early: then no other member read it.
 - A range below the committed offset is not committed again.
 """
 
@@ -51,7 +51,7 @@ def decide_replay(
     committed_offsets: CommittedByPartition,
     now_ms: int,
     *,
-    handoff: bool,
+    commit_early: bool,
 ) -> ReplayPlan | None:
     """Decide the replay; returns None while it must wait for the group."""
     checkpoint_id, seq = replay.offset.checkpoint_id, replay.offset.seq
@@ -67,12 +67,12 @@ def decide_replay(
     for partition, last in replay.non_empty_ranges.items():
         committed = committed_offsets.get(partition)
         if partition in owned:
-            start = start_of_replay(checkpoint_id, seq, committed, last, handoff=handoff)
+            start = start_of_replay(checkpoint_id, seq, committed, last, commit_early=commit_early)
             replay_range = start.replay or last
             plan.starts[partition] = start
             if committed is None or committed.offset < replay_range.until_offset:
                 plan.to_commit.append(partition)
-        elif handoff and committed is not None and committed.offset >= last.until_offset:
+        elif commit_early and committed is not None and committed.offset >= last.until_offset:
             replay_range = last
         else:
             replay_range = last.with_offsets(last.from_offset, last.from_offset)

@@ -8,7 +8,8 @@ Invariants:
   is a reset, which is followed or rejected, and always reported.
 - An ownership commit never exceeds the finished offsets: a running batch does not count.
 - An unfinished batch is read again from the group's committed offset, or from its beginning if that did not move.
-- A handed-off partition is read again whatever the committed offset is: its next owner started after this batch.
+- A partition that was committed early is read again whatever the committed offset is: its next owner started after
+  this batch.
 """
 
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def after_nothing(
 
 
 def start_of_replay(
-    checkpoint_id: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, handoff: bool
+    checkpoint_id: str, seq: int, committed: OffsetAndMetadata | None, last: OffsetRange, *, commit_early: bool
 ) -> StartPosition:
     """The start of an owned partition of the checkpoint's last, unfinished batch."""
     first, end = last.from_offset, last.until_offset
@@ -111,7 +112,7 @@ def start_of_replay(
     committed_offset = committed.offset
     marker = CommitMarker.parse(committed)
     is_own = marker is not None and marker.checkpoint_id == checkpoint_id
-    if handoff and committed_offset >= end:
+    if commit_early and committed_offset >= end:
         return StartPosition(committed_offset, None if is_own else (committed_offset, seq), replay=last)
     if is_own:
         return StartPosition(
@@ -125,10 +126,10 @@ def start_of_replay(
             replay=last.with_offsets(first, first),
         )
     # The ownership commit covers finished offsets only; the running batch does not count.
-    seq_claimed = seq - 1 if committed_offset < end else seq
+    owned_after_seq = seq - 1 if committed_offset < end else seq
     return StartPosition(
         max(committed_offset, end),
-        (committed_offset, seq_claimed),
+        (committed_offset, owned_after_seq),
         replay=last.with_offsets(min(committed_offset, end), end),
     )
 

@@ -178,7 +178,7 @@ class QueryRun:
                 "handoverTimeouts": counters.handover_timeouts,
                 "handoverWaitMs": batches.handover_wait_ms(now_ms),
                 "withoutPartitionsMs": batches.without_partitions_ms(now_ms),
-                "resetsObeyed": counters.resets_obeyed,
+                "resetsObeyed": counters.resets_followed,
                 "metrics": member.rebalance_metrics(now_ms),
             }
 
