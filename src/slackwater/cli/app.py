@@ -47,7 +47,7 @@ def program(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def run_broker(context: typer.Context) -> None:
-    """List the command in the help; it reads its words itself."""
+    """List the command in the help; it parses its own arguments."""
     broker.main(context.args)
 
 

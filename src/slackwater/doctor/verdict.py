@@ -3,7 +3,7 @@
 Invariants:
 - Wrong setups come first, then faults, then expected changes. Among causes of one rank, the one that explains most
   comes first; the others are listed in `also`.
-- A failure that was read is never healthy: if no rule explains it, it is reported by itself, unsure (`partial`).
+- A failure that was read is never healthy: if no rule explains it, it is reported as unsure (`partial`).
 - A group without findings is healthy only if its rows show that it worked, and only as far as the sources can show: a
   rejected join, for example, leaves no line in a broker's log. Without such rows its cause is unknown.
 - A verdict is plain data; `to_json` contains all of it except the values for drawing.
@@ -133,7 +133,7 @@ class Verdict:
     lag: LagEstimate | None = None
     """The largest lag and the part caused by rebalances; None if unknown."""
     partial: bool = False
-    """A failure was read without what happened before and after: whether action is needed is unknown."""
+    """The context of the failure is missing in the input: whether action is needed is unknown."""
     client_lines: tuple[EvidenceLine, ...] = ()
     """One line of each of a few clients' logs: they show which library wrote them."""
     library: str | None = None

@@ -57,7 +57,7 @@ class Finding:
     alternatives: tuple[str, ...] = ()
     """Causes that leave the same rows in the sources that were read."""
     partial: bool = False
-    """A failure without what happened before and after: it may or may not need action."""
+    """The context of the failure is missing in the input: it may or may not need action."""
     headline: str = ""
     """The headline of its verdict if the figures cannot describe it (doctor/headlines.py)."""
 

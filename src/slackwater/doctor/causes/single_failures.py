@@ -1,4 +1,4 @@
-"""Failures that were read without what happened before and after: each is named by itself, never as sure.
+"""Failures whose context is missing in the input. They are reported with a confidence below 0.8.
 
 Invariants:
 - These rules run only if no other rule explains the history with a fault.

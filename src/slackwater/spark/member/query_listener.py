@@ -4,7 +4,7 @@ Invariants:
 - The end of a batch comes from Spark's listener at once. Finished tasks and stateful operators are polled: Spark has no
   listener for them that Python could use without slowing down every task.
 - The checkpoint id in its offset (`token`) identifies a query, whatever its name and its other sources are.
-- Polling never disturbs: if a query or Spark has stopped, only the poll ends.
+- A polling error never affects the query: if the query or Spark has stopped, only the poll ends.
 """
 
 import json
