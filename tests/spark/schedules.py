@@ -36,7 +36,7 @@ from slackwater.sim.event_queue import EventQueue
 from slackwater.sim.seeded_random import SeededRandom
 from tests.spark.fake_spark import Checkpoint, FakeQuery, QueryBehavior
 
-GROUP: Final = "tide"
+GROUP: Final = "orders"
 TOPIC: Final = "orders"
 REPORT_LINES: Final = 80
 MAX_PARTITIONS: Final = 6

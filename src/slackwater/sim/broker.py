@@ -216,4 +216,4 @@ class SimBroker:
     def committed(self) -> dict[TopicPartition, int]:
         """The group's offsets."""
         group = self.coordinator.groups.get(self.group_id)
-        return {} if group is None else {at: stored.offset for at, stored in group.offsets.items()}
+        return {} if group is None else {partition: stored.offset for partition, stored in group.offsets.items()}

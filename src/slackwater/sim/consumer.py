@@ -268,7 +268,7 @@ class SimConsumer:
     def _finish_batch(self, partitions_read: frozenset[TopicPartition]) -> None:
         if self.stopping:
             return
-        finished = {at: offset for at, offset in self.positions.items() if at in partitions_read}
+        finished = {partition: offset for partition, offset in self.positions.items() if partition in partitions_read}
 
         def release_batch() -> None:
             self._execute(self.member.release(partitions_read, self.queue.now_ms))
@@ -323,7 +323,7 @@ class SimConsumer:
                 self._drop_partitions(partitions)
                 self._listener_done()
             case Callback.REVOKED:
-                mine = {at: offset for at, offset in self.positions.items() if at in partitions}
+                mine = {partition: offset for partition, offset in self.positions.items() if partition in partitions}
                 if mine and self.behavior.commit_on_revoke:
                     self._commit(self._to_commit(mine), lambda: self._revoked(partitions), sync=True)
                 else:

@@ -25,7 +25,7 @@ from slackwater.sim.event_queue import EventQueue
 from slackwater.sim.scenario import FaultEvent, FaultKind, Scenario
 from slackwater.sim.seeded_random import SeededRandom
 
-GROUP: Final = "tide"
+GROUP: Final = "orders"
 _PRODUCE_EVERY_MS: Final = 2_000
 
 
@@ -193,7 +193,7 @@ class Simulation:
         self.broker.fail_writes = False
 
     def _add_partition(self, topic: str) -> None:
-        count = sum(1 for at in self.broker.ends if at.topic == topic)
+        count = sum(1 for partition in self.broker.ends if partition.topic == topic)
         if count < MAX_PARTITIONS:
             self.broker.ends[TopicPartition(topic, count)] = 0
 

@@ -85,14 +85,14 @@ def report(
     ordered = sorted(verdicts, key=_report_order)
     unhealthy = [verdict for verdict in ordered if verdict.cause != "healthy"]
     healthy = [verdict for verdict in ordered if verdict.cause == "healthy"]
-    body = [_head(title, ordered), *(_group(verdict, at, verdicts) for at, verdict in enumerate(unhealthy))]
+    body = [_head(title, ordered), *(_group(verdict, index, verdicts) for index, verdict in enumerate(unhealthy))]
     if healthy:
         body.append(_healthy(healthy))
     if unrecognized:
         body.append(_unrecognized(unrecognized))
     scripts = "".join(
-        f"timeline(document.getElementById('timeline-{at}'), {_data(_timeline(verdict))});\n"
-        for at, verdict in enumerate(unhealthy)
+        f"timeline(document.getElementById('timeline-{index}'), {_data(_timeline(verdict))});\n"
+        for index, verdict in enumerate(unhealthy)
     )
     return (
         "<!doctype html>\n"
@@ -151,7 +151,7 @@ def _head(title: str, verdicts: Sequence[Verdict]) -> str:
     return f'<h1>{_text(title)}</h1><p class="faint">{_text(summary)}</p>'
 
 
-def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
+def _group(verdict: Verdict, index: int, verdicts: Sequence[Verdict]) -> str:
     when = incident_time(verdict, verdicts)
     where = f'<span class="faint">{_text(verdict.cluster)}</span>' if verdict.cluster else ""
     names = _text(", ".join(verdict.culprits))
@@ -167,7 +167,7 @@ def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
         _evidence(verdict.evidence),
         f"<p><b>Nothing to do</b>: {_text(verdict.no_action)}.</p>" if verdict.no_action else "",
         _prescriptions(verdict),
-        _what_happened(verdict, at),
+        _what_happened(verdict, index),
         _episodes(verdict.episodes) if has_clock(verdict.began_ms) else "",
         _rebalance_table(verdict.recorded_rebalances) if has_clock(verdict.began_ms) else "",
         "</section>",
@@ -175,11 +175,11 @@ def _group(verdict: Verdict, at: int, verdicts: Sequence[Verdict]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _what_happened(verdict: Verdict, at: int) -> str:
+def _what_happened(verdict: Verdict, index: int) -> str:
     """Return the place of the timeline; hidden if it would be empty, or if the lines have no times."""
     has_content = bool(verdict.recorded_rebalances or verdict.member_timelines or verdict.lag)
     has_timeline = has_content and has_clock(verdict.began_ms)
-    place = f'<div class="timeline" id="timeline-{at}"{"" if has_timeline else " hidden"}></div>'
+    place = f'<div class="timeline" id="timeline-{index}"{"" if has_timeline else " hidden"}></div>'
     return f"<h3>What happened</h3>{_lag(verdict)}{_legend(verdict)}{place}" if has_timeline else place
 
 

@@ -210,8 +210,8 @@ async def commit(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartitio
         None,
         NO_GENERATION,
         tuple(
-            OffsetToCommit(*partition, at.offset, at.leader_epoch, at.metadata)
-            for partition, at in sorted(offsets.items())
+            OffsetToCommit(*partition, to_commit.offset, to_commit.leader_epoch, to_commit.metadata)
+            for partition, to_commit in sorted(offsets.items())
         ),
     )
 

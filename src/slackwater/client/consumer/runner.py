@@ -204,7 +204,7 @@ class Runner:
             with self._lock:
                 assigned = self._context.assignment
                 self._commit_and_wait(
-                    {partition: at for partition, at in self._drained_offsets.items() if partition in assigned}
+                    {partition: offset for partition, offset in self._drained_offsets.items() if partition in assigned}
                 )
         finally:
             with self._lock:
@@ -259,7 +259,7 @@ class Runner:
                 self._lock.wait(left)
                 self._call(lambda work, now_ms: work.tick(now_ms))
             drained = {partition: self._drained_offsets.pop(partition, None) for partition in removed}
-            self._commit_and_wait({partition: at for partition, at in drained.items() if at is not None})
+            self._commit_and_wait({partition: offset for partition, offset in drained.items() if offset is not None})
             self._paused -= removed
 
     def lost(self, partitions: Iterable[TopicPartition]) -> None:

@@ -161,10 +161,10 @@ def _mark_topic_changes(
         [
             *(change.time_ms for change in changes if change.time_ms > history.start_ended_ms),
             *(
-                at
+                time_ms
                 for timeline in history.timelines.values()
-                for at, _ in timeline.topics
-                if at > history.start_ended_ms
+                for time_ms, _ in timeline.topics
+                if time_ms > history.start_ended_ms
             ),
         ]
     )
@@ -395,10 +395,10 @@ def _ended_process(departure: Departure, error_ms: int) -> bool:
 
 
 def _since_rejoin(departure: Departure, formed: list[int]) -> int | None:
-    at = bisect_right(formed, departure.left_ms - 1)
-    if at == 0:
+    index = bisect_right(formed, departure.left_ms - 1)
+    if index == 0:
         return None
-    return departure.left_ms - max(formed[at - 1], departure.interval.joined_ms)
+    return departure.left_ms - max(formed[index - 1], departure.interval.joined_ms)
 
 
 def _replaced(departure: Departure, formed: list[int]) -> tuple[DepartureReason, float]:

@@ -151,8 +151,8 @@ def _kept_up(timeline: ClientTimeline, formed: Sequence[int], before_ms: int, li
     """Return whether it was a member for longer than the limit before the first poll timeout."""
     for interval in timeline.intervals:
         until = before_ms if interval.ended_ms is None else min(interval.ended_ms, before_ms)
-        at = bisect_left(formed, interval.joined_ms)  # it has no partitions before its first generation
-        if at < len(formed) and until - formed[at] > limit_ms:
+        index = bisect_left(formed, interval.joined_ms)  # it has no partitions before its first generation
+        if index < len(formed) and until - formed[index] > limit_ms:
             return True
     return False
 

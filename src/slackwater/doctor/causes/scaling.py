@@ -115,7 +115,7 @@ def _seen_ms(history: GroupHistory, since_ms: int) -> int:
 def flapping(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Finding | None:
     """Find new members that leave and join repeatedly, or are replaced by others that leave too."""
     moves = sorted([*_arrivals(history), *_leaves(history, departures)], key=itemgetter(0))
-    runs = [move for at, move in enumerate(moves) if at == 0 or move[1] != moves[at - 1][1]]
+    runs = [move for index, move in enumerate(moves) if index == 0 or move[1] != moves[index - 1][1]]
     # At least join, leave and join again, of clients that are recognised when they come back.
     if len(runs) < 3 or any(timeline.anonymous for _, _, timeline, _ in moves):
         return None

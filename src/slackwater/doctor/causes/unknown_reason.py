@@ -89,8 +89,8 @@ def _could_be(history: GroupHistory, explained: ExplainedDeparture) -> tuple[str
 
 
 def _stay(formed: Sequence[int], explained: ExplainedDeparture) -> int | None:
-    at = bisect_left(formed, explained.left_ms)
-    last = formed[at - 1] if at else 0
+    index = bisect_left(formed, explained.left_ms)
+    last = formed[index - 1] if index else 0
     return explained.left_ms - last if last >= explained.departure.interval.joined_ms else None
 
 

@@ -323,19 +323,21 @@ class GroupHistory:
         generations_or_joins = self.generations or [
             FormedGeneration(0, joined_ms, None, self.rows[0]) for _, _, joined_ms in joins
         ]
-        at, number = 0, 0
+        next_join, number = 0, 0
         for generation in generations_or_joins:
             missing = generation.number > number + 1 > 1
             number = generation.number
             # A client's log or a record reports a join after its generation was formed: the join belongs to it.
-            while at < len(joins) and (joins[at][0] <= generation.time_ms or 0 < joins[at][1] <= generation.number):
-                if missing and at and joins[at][0] - joins[at - 1][0] > INITIAL_DELAY_MS:
-                    return max(joined_ms for _, _, joined_ms in joins[:at])  # after a generation without a line
-                at += 1
-            if at == len(joins) or joins[at][0] - generation.time_ms > INITIAL_DELAY_MS:
+            while next_join < len(joins) and (
+                joins[next_join][0] <= generation.time_ms or 0 < joins[next_join][1] <= generation.number
+            ):
+                if missing and next_join and joins[next_join][0] - joins[next_join - 1][0] > INITIAL_DELAY_MS:
+                    return max(joined_ms for _, _, joined_ms in joins[:next_join])  # after a generation without a line
+                next_join += 1
+            if next_join == len(joins) or joins[next_join][0] - generation.time_ms > INITIAL_DELAY_MS:
                 return (
-                    max(generation.time_ms, *(joined_ms for _, _, joined_ms in joins[:at]))
-                    if at
+                    max(generation.time_ms, *(joined_ms for _, _, joined_ms in joins[:next_join]))
+                    if next_join
                     else generation.time_ms
                 )
         return generations_or_joins[-1].time_ms if generations_or_joins else self.began_ms
@@ -456,16 +458,16 @@ class GroupHistory:
     def departures(self) -> list[Departure]:
         """The ends of all membership intervals, in order of time."""
         ended = [
-            self._departure(timeline, at)
+            self._departure(timeline, index)
             for timeline in self.timelines.values()
-            for at in range(len(timeline.intervals))
-            if timeline.intervals[at].ended_ms is not None
+            for index in range(len(timeline.intervals))
+            if timeline.intervals[index].ended_ms is not None
         ]
         return sorted(ended, key=lambda departure: departure.left_ms)
 
-    def _departure(self, timeline: ClientTimeline, at: int) -> Departure:
-        interval = timeline.intervals[at]
-        back = timeline.intervals[at + 1] if at + 1 < len(timeline.intervals) else None
+    def _departure(self, timeline: ClientTimeline, index: int) -> Departure:
+        interval = timeline.intervals[index]
+        back = timeline.intervals[index + 1] if index + 1 < len(timeline.intervals) else None
         left_ms = interval.ended_ms if interval.ended_ms is not None else 0
         overlapped = back is not None and back.joined_ms < left_ms and interval.end is not _WAS_REPLACED
         return Departure(

@@ -127,10 +127,10 @@ class SimTransactionBroker:
             self._run(lambda: self._execute(self.coordinator.handle(request, reply, self.queue.now_ms)))
 
     def produce(
-        self, transactional_id: str, record: SimRecord, at: TopicPartition, reply: OnProduced, *, add: bool
+        self, transactional_id: str, record: SimRecord, topic_partition: TopicPartition, reply: OnProduced, *, add: bool
     ) -> None:
         """Append a record if its partition belongs to the transaction; `add` adds the partition first."""
-        partition = self.partitions[at]
+        partition = self.partitions[topic_partition]
         guard = partition.guard(record.producer_id)
 
         def append(error: Error) -> None:
@@ -144,14 +144,14 @@ class SimTransactionBroker:
                 assert isinstance(response, AddPartitionsResponse)
                 append(response.error)
 
-            self.receive(AddPartitions(*producer, frozenset({at}), _ADDS_PARTITIONS), on_added)
+            self.receive(AddPartitions(*producer, frozenset({topic_partition}), _ADDS_PARTITIONS), on_added)
         else:
 
             def on_verified(response: TransactionResponse) -> None:
                 assert isinstance(response, VerifyPartitionsResponse)
-                append(response.errors[at])
+                append(response.errors[topic_partition])
 
-            self.receive(VerifyPartitions(*producer, frozenset({at})), on_verified)
+            self.receive(VerifyPartitions(*producer, frozenset({topic_partition})), on_verified)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -188,18 +188,18 @@ class SimTransactionBroker:
         def finish() -> None:
             self._execute(self.coordinator.on_markers_written(effect.markers_id, errors, self.queue.now_ms))
 
-        def write(at: TopicPartition) -> None:
+        def write(partition: TopicPartition) -> None:
             self._step()
             if self.failing_markers:
                 self.failing_markers -= 1
-                errors[at] = Error.NOT_LEADER_OR_FOLLOWER
+                errors[partition] = Error.NOT_LEADER_OR_FOLLOWER
             else:
-                errors[at] = self.partitions[at].end(marker)
+                errors[partition] = self.partitions[partition].end(marker)
             if len(errors) == len(effect.partitions):
                 finish()
 
-        for at in effect.partitions:
-            self._after(self.random.between(0, 6), lambda at=at: write(at))  # type: ignore[misc]
+        for partition in effect.partitions:
+            self._after(self.random.between(0, 6), lambda partition=partition: write(partition))  # type: ignore[misc]
         if not effect.partitions:
             self._after(0, finish)
 

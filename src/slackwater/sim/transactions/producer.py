@@ -203,8 +203,10 @@ class _Process:
             self.has_ended = True
             return
         self._transactions += 1
-        partitions = [at for at in owner.broker.partitions if owner.random.chance(0.6)]
-        self._entry = JournalEntry({at: f"{self._name}/{self._transactions}/{at.partition}" for at in partitions})
+        partitions = [partition for partition in owner.broker.partitions if owner.random.chance(0.6)]
+        self._entry = JournalEntry(
+            {partition: f"{self._name}/{self._transactions}/{partition.partition}" for partition in partitions}
+        )
         owner.journal.append(self._entry)
         self._left = partitions
         if owner.is_v2 or not partitions:
@@ -242,12 +244,12 @@ class _Process:
     def _send_record(self) -> None:
         if self.has_ended:
             return
-        owner, at = self._owner, self._left[0]
-        record = SimRecord(self._producer_id, self._epoch, self._entry.values[at])
+        owner, partition = self._owner, self._left[0]
+        record = SimRecord(self._producer_id, self._epoch, self._entry.values[partition])
 
         def on_answer(error: object) -> None:
             if error is Error.NONE:
-                self._entry.acknowledged.add(at)
+                self._entry.acknowledged.add(partition)
                 self._left.pop(0)
                 self._produce()
             elif error in _RETRIABLE:
@@ -255,7 +257,9 @@ class _Process:
             else:
                 self._die()
 
-        self._call(lambda answer: owner.broker.produce(owner.name, record, at, answer, add=owner.is_v2), on_answer)
+        self._call(
+            lambda answer: owner.broker.produce(owner.name, record, partition, answer, add=owner.is_v2), on_answer
+        )
 
     def _end(self) -> None:
         owner, entry = self._owner, self._entry

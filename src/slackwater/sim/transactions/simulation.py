@@ -101,7 +101,7 @@ def run(plan: Plan) -> Run:
         if random.chance(plan.kills):
             producer.kill()
     queue.run_until(plan.length_ms + SETTLE_MS + CHECK_MS)
-    committed = {at: partition.committed() for at, partition in broker.partitions.items()}
+    committed = {topic_partition: partition.committed() for topic_partition, partition in broker.partitions.items()}
     for check in CHECKS:
         check(broker, journal, committed)
     done = sum(entry.outcome is Outcome.COMMITTED for entry in journal)

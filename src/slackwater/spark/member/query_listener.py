@@ -165,7 +165,7 @@ class QueryMonitor:
 
 def keeps_state(plan: Any) -> bool:
     """Whether a logical plan in the JVM has an operator that keeps state between batches."""
-    children = [plan.children().apply(at) for at in range(plan.children().size())]
+    children = [plan.children().apply(index) for index in range(plan.children().size())]
     streams = sum(bool(child.isStreaming()) for child in children)
     name = plan.nodeName()
     if (streams and name in STATEFUL) or (streams > 1 and name == "Join"):

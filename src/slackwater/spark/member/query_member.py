@@ -458,7 +458,10 @@ class QueryMember:
                     "generation": self.generation_id,
                     "member": self.member_id,
                     "instance": self.config.group_instance_id,
-                    "offsets": [[*partition, at.offset, at.metadata] for partition, at in sorted(offsets.items())],
+                    "offsets": [
+                        [*partition, to_commit.offset, to_commit.metadata]
+                        for partition, to_commit in sorted(offsets.items())
+                    ],
                 }
             }
 

@@ -77,7 +77,8 @@ def batch_from_spark_offsets(
 ) -> BatchOffset:
     """Return the batch between two offsets of Spark's Kafka source; new partitions start at `earliest`."""
     ranges = {
-        at: OffsetRange(*at, start.starts.get(at, earliest.get(at, until)), until) for at, until in end.starts.items()
+        partition: OffsetRange(*partition, start.starts.get(partition, earliest.get(partition, until)), until)
+        for partition, until in end.starts.items()
     }
     return BatchOffset(end.checkpoint_id, end.seq, None, ranges=ranges)
 
