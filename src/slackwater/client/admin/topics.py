@@ -237,8 +237,8 @@ def _resource(kind: str) -> int:
     return RESOURCES[kind]
 
 
-def _check(cluster: Cluster, code: int, message: str | None, what: str, needs: str) -> None:
+def _check(cluster: Cluster, code: int, message: str | None, what: str, required_acl: str) -> None:
     if code:
         error = Error(code)
         reason = (message or error.name).strip()
-        raise cluster.error(error, f"{what}: {reason}" + ("" if reason.endswith(".") else "."), needs)
+        raise cluster.error(error, f"{what}: {reason}" + ("" if reason.endswith(".") else "."), required_acl)

@@ -210,7 +210,7 @@ class Consumer:
             if membership is not None:
                 self.engine.mark_returned_as_consumed()
                 membership.call_member(lambda member, now_ms: member.unsubscribe(now_ms))
-                self.engine.handle_due()
+                self.engine.process_application_effects()
         finally:
             with self._lock:
                 self._positions.assign(())

@@ -72,7 +72,7 @@ class ConsumerEngine:
     """The parts of one consumer and its poll loop."""
 
     def __init__(self, settings: dict[str, object]) -> None:
-        self.given_settings = settings
+        self.user_settings = settings
         assignors = parse_assignors(settings.pop(STRATEGY, None))
         self.deserialize = make_deserialize(
             take_function(settings, "key.deserializer"), take_function(settings, "value.deserializer")
@@ -175,11 +175,11 @@ class ConsumerEngine:
         error: BaseException | None = None
         while not member.is_closed:
             try:
-                self.handle_due()
+                self.process_application_effects()
             except SlackwaterError as raised:
                 error = error or raised
             with self.lock:
-                if not membership.for_application and not member.is_closed:
+                if not membership.application_effects and not member.is_closed:
                     self.lock.wait(max(min(deadline - time.monotonic(), 0.1), 0.001))
         self.run_callbacks()
         if error is not None:
@@ -261,13 +261,13 @@ class ConsumerEngine:
         )
 
     def _has_work(self, membership: Membership | None) -> bool:
-        has_effects = bool(membership.for_application) if membership is not None else False
+        has_effects = bool(membership.application_effects) if membership is not None else False
         return has_effects or self._woken or bool(self.callbacks) or bool(self.fetcher.pending_errors)
 
     def _advance_member(self, membership: Membership, is_repeated: bool) -> None:
         """Advance the group member, and call the listener where a rebalance requires it."""
         membership.call_member(lambda member, now_ms: member.poll(now_ms, is_repeated=is_repeated))
-        self.handle_due()
+        self.process_application_effects()
         with self.lock:
             self._update_assignment(membership)
 
@@ -287,14 +287,14 @@ class ConsumerEngine:
             return longest_s
         return min(max((due_ms - self.clock.now_ms()) / 1000, 0.001), longest_s)
 
-    def handle_due(self) -> None:
+    def process_application_effects(self) -> None:
         """Call the listener and raise errors, in the order in which the member produced them."""
         membership = self.membership
         while membership is not None:
             with self.lock:
-                if not membership.for_application:
+                if not membership.application_effects:
                     return
-                effect = membership.for_application.popleft()
+                effect = membership.application_effects.popleft()
             if isinstance(effect, Raise):
                 raise effect.error
             self._notify(membership, effect)
@@ -505,8 +505,8 @@ class ConsumerEngine:
             while not outcome:
                 if self._woken:
                     self.raise_pending()
-                if self.membership is not None and (denial := self.membership.take_denial()) is not None:
-                    raise denial
+                if self.membership is not None and (error := self.membership.take_access_error()) is not None:
+                    raise error
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise self.timeout_error(what)

@@ -3,7 +3,7 @@
 Invariants:
 - The state machine (group.member) is called with one lock held, by the application thread and by the network thread.
   The caller executes the effects, in order, before it releases the lock.
-- Listener calls and errors belong to the application thread. They wait in `for_application`.
+- Listener calls and errors belong to the application thread. They wait in `application_effects`.
 - `lock` is notified after every change.
 - A request that was not sent or got no response is reported as failed; the state machine decides what to do. It also
   learns of a lost coordinator connection while no request is in flight.
@@ -72,7 +72,7 @@ class Membership:
     ) -> None:
         self.member = GroupMember(config)
         self.lock = lock
-        self.for_application: deque[NotifyListener | Raise] = deque()
+        self.application_effects: deque[NotifyListener | Raise] = deque()
         self._cluster = cluster
         self._network = network
         self._clock = clock
@@ -111,14 +111,14 @@ class Membership:
             self._fetches[self._last_id] = on_committed
             self._execute(self.member.fetch_committed(partitions, self._clock.now_ms(), fetch_id=self._last_id))
 
-    def take_denial(self) -> SlackwaterError | None:
+    def take_access_error(self) -> SlackwaterError | None:
         """Remove and return an error of authentication or authorization that the application has not seen."""
-        for effect in self.for_application:
+        for effect in self.application_effects:
             if isinstance(effect, Raise) and isinstance(effect.error, AuthenticationError | AuthorizationError):
-                self.for_application.remove(effect)
+                self.application_effects.remove(effect)
                 return effect.error
-        denial = self.member.take_denial()
-        return self._with_needs(denial) if denial is not None else None
+        error = self.member.take_authorization_error()
+        return self._with_required_acl(error) if error is not None else None
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -128,9 +128,9 @@ class Membership:
                 case Send():
                     self._network.call_soon(self._send, effect, self.member.coordinator)
                 case NotifyListener():
-                    self.for_application.append(effect)
+                    self.application_effects.append(effect)
                 case Raise():
-                    self.for_application.append(Raise(self._with_needs(effect.error)))
+                    self.application_effects.append(Raise(self._with_required_acl(effect.error)))
                 case PublishEvent():
                     self._network.call_soon(self._on_event, effect.event)
                 case RefreshMetadata():
@@ -140,24 +140,24 @@ class Membership:
                     self._network.call_soon(self._cluster.disconnect, effect.node.host, effect.node.port, COORDINATOR)
                 case CommitDone():
                     if (on_commit := self._commits.pop(effect.commit_id, None)) is not None:
-                        on_commit(self._with_needs(effect.error) if effect.error is not None else None)
+                        on_commit(self._with_required_acl(effect.error) if effect.error is not None else None)
                 case OffsetsFetched():
                     if (on_committed := self._fetches.pop(effect.fetch_id, None)) is not None:
                         error = effect.error
-                        on_committed(effect.offsets, self._with_needs(error) if error is not None else None)
+                        on_committed(effect.offsets, self._with_required_acl(error) if error is not None else None)
         due_ms = self.member.next_due_ms()
         if due_ms is not None and (self._timer_due_ms is None or due_ms < self._timer_due_ms):
             self._timer_due_ms = due_ms
             self._network.call_soon(self._set_timer, due_ms)
         self.lock.notify_all()
 
-    def _with_needs(self, error: SlackwaterError) -> SlackwaterError:
+    def _with_required_acl(self, error: SlackwaterError) -> SlackwaterError:
         """Add the principal and the ACL that it needs to an error of the state machine, which does not know them."""
         if not isinstance(error, AuthorizationError):
             return error
         is_topic = error.error is Error.TOPIC_AUTHORIZATION_FAILED
-        needs = "Read on these topics" if is_topic else f"Read on group {self.member.config.group_id}"
-        return self._cluster.error(error.error, str(error), needs)
+        required_acl = "Read on these topics" if is_topic else f"Read on group {self.member.config.group_id}"
+        return self._cluster.error(error.error, str(error), required_acl)
 
     # --- on the network thread --------------------------------------------------------------------------------------
 
@@ -210,9 +210,9 @@ class Membership:
     def _raise(self, error: SlackwaterError) -> None:
         with self.lock:
             if not any(
-                isinstance(effect, Raise) and str(effect.error) == str(error) for effect in self.for_application
+                isinstance(effect, Raise) and str(effect.error) == str(error) for effect in self.application_effects
             ):
-                self.for_application.append(Raise(error))
+                self.application_effects.append(Raise(error))
             self.lock.notify_all()
 
     # Metadata
@@ -242,7 +242,7 @@ class Membership:
         with self.lock:
             return not self.member.is_closed and any(
                 isinstance(effect, Raise) and isinstance(effect.error, AuthenticationError)
-                for effect in self.for_application
+                for effect in self.application_effects
             )
 
     async def refresh(self, also: Iterable[str] = ()) -> None:

@@ -49,7 +49,7 @@ class RunContext:
         """Return the consumer's settings that a producer of unchanged records accepts."""
         return {
             name: value
-            for name, value in self._engine.given_settings.items()
+            for name, value in self._engine.user_settings.items()
             if name in PRODUCER_SETTINGS and not name.endswith(".serializer")
         }
 

@@ -333,11 +333,11 @@ class Cluster:
         """The principal of this client in words, for an error about a missing ACL."""
         return self.config.security.principal or "the principal of this client"
 
-    def error(self, error: Error, message: str, needs: str) -> BrokerError:
+    def error(self, error: Error, message: str, required_acl: str) -> BrokerError:
         """Return the error of a response; that of an authorization names the principal and the ACL that it needs."""
         raised = BrokerError(error, message)
         if isinstance(raised, AuthorizationError):
-            return BrokerError(error, f"{message.rstrip('.')}; {self.principal} needs an ACL for {needs}.")
+            return BrokerError(error, f"{message.rstrip('.')}; {self.principal} needs an ACL for {required_acl}.")
         return raised
 
     # --- requests -----------------------------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ class MemberContext:
         """Record an error for the application; the first one is raised at its next poll (CL-10)."""
         self.failure = self.failure or error
 
-    def take_denial(self) -> AuthorizationError | None:
+    def take_authorization_error(self) -> AuthorizationError | None:
         """Return and forget the recorded error if it is one of authorization."""
         if not isinstance(failure := self.failure, AuthorizationError):
             return None

@@ -210,9 +210,9 @@ class GroupMember:
             last_heartbeat_ms=None if sent_ms == NEVER_SENT else sent_ms,
         )
 
-    def take_denial(self) -> AuthorizationError | None:
+    def take_authorization_error(self) -> AuthorizationError | None:
         """Return and forget an error of authorization, for a call that waits for the coordinator outside of a poll."""
-        return self._context.take_denial()
+        return self._context.take_authorization_error()
 
     # --- subscription ------------------------------------------------------------------------------------------
 

@@ -319,8 +319,8 @@ class QueryMember:
         """Pass the group's notifications and due timers to the batches until the query stops."""
         with self.changed:
             while not self._is_stopped:
-                while self._membership.for_application:
-                    effect = self._membership.for_application.popleft()
+                while self._membership.application_effects:
+                    effect = self._membership.application_effects.popleft()
                     if isinstance(effect, Raise):
                         self._fail(effect.error)
                     else:
@@ -334,7 +334,7 @@ class QueryMember:
                     self.execute(self.batches.tick(now_ms))
                     due_ms = self.batches.next_due_ms()
                 self._check_process_timer(now_ms)
-                if not self._membership.for_application:
+                if not self._membership.application_effects:
                     wait_s = 1.0 if due_ms is None else min(max((due_ms - now_ms) / 1000, 0.001), 1.0)
                     self.changed.wait(wait_s)
 

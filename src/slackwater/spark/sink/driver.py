@@ -185,8 +185,8 @@ def end_decided(connection: ClusterConnection, options: SinkOptions, decision: D
     for error in errors:
         if error is not Error.NONE and error not in _ABORTED:
             text = f"The transactions of batch {decision.batch_id} could not be committed yet: {error.name}."
-            needs = f"Write on transactional ids that start with {options.transactional_id_prefix}"
-            raise connection.cluster.error(error, text, needs)
+            required_acl = f"Write on transactional ids that start with {options.transactional_id_prefix}"
+            raise connection.cluster.error(error, text, required_acl)
     lost = [error for error in errors if error in _ABORTED]
     if not lost:
         return
