@@ -63,7 +63,7 @@ def test_member_gets_messages_of_its_query_only(server: ControlServer) -> None:
         server.batch_finished("mine", {"token": "mine", "seq": 3})
         server.task_ended("other")
         assert mine.receive() == {"finished": {"token": "mine", "seq": 3}}
-        assert other.receive() == {"task": "other"}
+        assert other.receive() == {"task_ended": {"checkpoint_id": "other"}}
 
 
 def test_wrong_secret_is_rejected(server: ControlServer) -> None:
@@ -129,7 +129,7 @@ def test_member_that_does_not_read_delays_no_other(server: ControlServer) -> Non
         for _ in range(20):
             server.batch_finished("deaf", {"token": "x" * 1_000_000})  # more than the buffers of the sockets hold
         server.task_ended("other")
-        assert other.receive() == {"task": "other"}
+        assert other.receive() == {"task_ended": {"checkpoint_id": "other"}}
         assert "deaf" in {connected.checkpoint_id for connected in server.members}  # no send has timed out yet
 
 
@@ -257,7 +257,7 @@ class FakeQuery:
     """A query that runs batch 4, and reads one source in a group."""
 
     def __init__(self, server: ControlServer) -> None:
-        server.add_finder(lambda query_id: RunningBatch(4, [("mine", 9)]) if query_id == "query" else None)
+        server.add_session(lambda query_id: RunningBatch(4, [("mine", 9)]) if query_id == "query" else None)
 
 
 INPUTS = {"group": "g", "generation": 3, "member": "m", "instance": None, "offsets": [["t", 1, 20, "marker"]]}

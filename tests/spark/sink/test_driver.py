@@ -23,7 +23,7 @@ from slackwater.spark.sink.driver import (
     commit_batch,
     prepare_batch,
 )
-from slackwater.spark.sink.exactly_once import BatchId, write_task
+from slackwater.spark.sink.exactly_once import SparkBatch, write_task
 from slackwater.spark.sink.input_offsets import GroupInputs
 from slackwater.spark.sink.options import SinkOptions
 from slackwater.spark.source.connections import get_connection
@@ -55,7 +55,7 @@ class Query:
         transactions = []
         for task in range(tasks):
             rows = pa.RecordBatch.from_arrays([pa.array([f"{number}-{task}"])], ["value"])
-            columns, batch = SinkColumns(value=0), BatchId(QUERY, run, number)
+            columns, batch = SinkColumns(value=0), SparkBatch(QUERY, run, number)
             result = write_task(iter([rows]), self.options, columns, prepared, batch, f"{task}-0-0")
             if result.transaction is not None:
                 transactions.append(result.transaction)
@@ -71,7 +71,7 @@ class Query:
 
         names = [transaction.transactional_id for transaction in decision.transactions]
         run = names[0].removeprefix(f"{self.prefix}-")[:8] if names else ""
-        commit_batch(self.options, prepared.driver, run, decision, inputs)
+        commit_batch(self.options, prepared.driver_producer, run, decision, inputs)
 
     def run(self, number: int) -> None:
         """Run a whole batch."""
@@ -257,7 +257,7 @@ def test_repeated_attempt_of_a_task_is_aborted(query: Query) -> None:
     values = pa.RecordBatch.from_arrays([pa.array(["0-0"])], ["value"])
     attempts = [
         write_task(
-            iter([values]), query.options, SinkColumns(value=0), prepared, BatchId(QUERY, "a" * 8, 0), f"0-{n}-{n}"
+            iter([values]), query.options, SinkColumns(value=0), prepared, SparkBatch(QUERY, "a" * 8, 0), f"0-{n}-{n}"
         )
         for n in range(2)
     ]
@@ -276,7 +276,7 @@ def test_failing_task_aborts_its_transaction(query: Query) -> None:
         yield pa.RecordBatch.from_arrays([pa.array(["x" * 2_000_000])], ["value"])
 
     with pytest.raises(UsageError, match=r"kafka\.max\.request\.size is 1048576"):
-        write_task(batches(), query.options, SinkColumns(value=0), prepared, BatchId(QUERY, "a" * 8, 0), "0-0-0")
+        write_task(batches(), query.options, SinkColumns(value=0), prepared, SparkBatch(QUERY, "a" * 8, 0), "0-0-0")
     assert not query.open_transactions()
     assert query.visible() == []
 
@@ -344,7 +344,7 @@ def test_older_checkpoint_is_rejected(query: Query) -> None:
 def test_task_without_rows_has_no_transaction(query: Query) -> None:
     empty = pa.RecordBatch.from_arrays([pa.array([], pa.string())], ["value"])
     prepared = prepare_batch(query.options)
-    batch = BatchId(QUERY, "a" * 8, 0)
+    batch = SparkBatch(QUERY, "a" * 8, 0)
     assert write_task(iter([empty]), query.options, SinkColumns(value=0), prepared, batch, "0-0-0").transaction is None
     query.commit(prepared, Decision(QUERY, 0))
     assert query.visible() == []

@@ -23,10 +23,15 @@ class ControlClient:
     """One connection to the control server."""
 
     def __init__(
-        self, address: ControlAddress, hello: Mapping[str, object], on_message: Callable[[dict[str, Any]], None]
+        self,
+        address: ControlAddress,
+        hello: Mapping[str, object],
+        on_message: Callable[[dict[str, Any]], None],
+        on_disconnected: Callable[[], None],
     ) -> None:
         self.is_connected = False
         self._on_message = on_message
+        self._on_disconnected = on_disconnected
         self._socket: socket.socket | None = None
         try:
             self._socket = socket.create_connection((address.host, address.port), timeout=CONNECT_TIMEOUT_S)
@@ -60,4 +65,4 @@ class ControlClient:
         except (OSError, ValueError) as error:
             log.debug("The control connection ended: %s", error)
         self.is_connected = False
-        self._on_message({"gone": True})
+        self._on_disconnected()

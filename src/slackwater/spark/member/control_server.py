@@ -6,7 +6,7 @@ listener in the user's process learns it at once, and sends it over this connect
     member -> {"hello": {"secret": ..., "checkpoint_id": ..., "group": ..., "instance": ...}}
     server -> {"welcome": {}}  or  {"refused": "reason"}
     server -> {"finished": {offset as in the query's progress}}
-    server -> {"task": "checkpoint_id"}             a task of the running batch has ended
+    server -> {"task_ended": {"checkpoint_id": ...}}  a task of the running batch has ended
     server -> {"query": {"checkpoint_id": ..., "stateful": true}}
     server -> {"prepare": {"id": ..., "seq": ...}}  the sink is about to commit a batch
     member -> {"prepared": {"id": ..., "inputs": {...}}}  or  {"prepared": {"id": ..., "refused": "reason"}}
@@ -16,7 +16,8 @@ The sink of a query connects once per batch, to learn the input offsets that it 
     sink -> {"hello": {"secret": ..., "sink": {"query": ..., "batch": ...}}}
     server -> {"inputs": [{...}, ...]}  or  {"refused": "reason"}
 
-A query is identified by its checkpoint id, the `token` in its offsets.
+A query is identified by its checkpoint id, the `token` in its offsets. `seq` numbers the batches of a source; a
+`batch_id` is Spark's number of a micro-batch, which all sources and the sink of a query share.
 
 Invariants:
 - The server listens on loopback only. A client authenticates with the secret from the query's options, within
@@ -74,15 +75,18 @@ class SinkBatch:
     """A batch whose sink asks for its input offsets."""
 
     query_id: str
-    number: int
+    batch_id: int
 
 
 class RunningBatch(NamedTuple):
-    """The batch that a query runs: of each source in a group from which it reads, the checkpoint id and the number of
-    its batch."""
+    """The batch that a query runs, and the checkpoint id and the `seq` of each of its sources that is in a group."""
 
-    number: int
+    batch_id: int
     sources: list[tuple[str, int]]
+
+
+FindRunningBatch = Callable[[str], RunningBatch | None]
+"""Returns the running batch of a query by the query's id; None if another session runs it."""
 
 
 class MemberConnection:
@@ -120,7 +124,7 @@ class MemberConnection:
         finally:
             del self._answers[number]
 
-    def wait_for_disconnect(self) -> None:
+    def read_answers(self) -> None:
         """Pass on the member's answers; return when it has disconnected, or `close` was called."""
         with contextlib.suppress(OSError, ValueError, KeyError), self._socket.makefile("rb") as lines:
             while line := lines.readline(MAX_MESSAGE_BYTES):
@@ -157,7 +161,7 @@ class ControlServer:
         self._lock = threading.Lock()
         self._unauthenticated = threading.Semaphore(MAX_UNAUTHENTICATED)
         self._members: dict[MemberConnection, ConnectedMember] = {}
-        self._finders: list[Callable[[str], RunningBatch | None]] = []
+        self._find_running_batch: list[FindRunningBatch] = []  # one per session
         self._stateful: dict[str, bool] = {}  # by checkpoint_id; sent again to members that connect later
         self._listener = socket.create_server((LOOPBACK, 0))
         self.address = ControlAddress(LOOPBACK, self._listener.getsockname()[1], secrets.token_hex(16))
@@ -180,9 +184,9 @@ class ControlServer:
         with self._lock:
             return list(self._members.values())
 
-    def add_finder(self, find: Callable[[str], RunningBatch | None]) -> None:
-        """Use a function that returns the running batch of a query of its session, by the query's id."""
-        self._finders.append(find)
+    def add_session(self, find_running_batch: FindRunningBatch) -> None:
+        """Add a Spark session, whose sinks may ask for the input offsets of their running batches."""
+        self._find_running_batch.append(find_running_batch)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
@@ -192,7 +196,7 @@ class ControlServer:
 
     def task_ended(self, checkpoint_id: str) -> None:
         """Report that a task of the running batch has ended."""
-        self._send_to(checkpoint_id, {"task": checkpoint_id})
+        self._send_to(checkpoint_id, {"task_ended": {"checkpoint_id": checkpoint_id}})
 
     def set_stateful(self, checkpoint_id: str, stateful: bool) -> None:
         """Report whether a query is stateful."""
@@ -203,14 +207,14 @@ class ControlServer:
         self._send_to(checkpoint_id, _query(checkpoint_id, stateful))
 
     def _send_to(self, checkpoint_id: str, message: Mapping[str, object]) -> None:
-        with self._lock:
-            connections = [
-                connection for connection, member in self._members.items() if member.checkpoint_id == checkpoint_id
-            ]
-        for connection in connections:
+        for connection in self._connections_of(checkpoint_id):
             if not connection.send(message):
                 log.warning("A member of query %s does not read its messages and was disconnected.", checkpoint_id)
                 self._remove(connection)
+
+    def _connections_of(self, checkpoint_id: str) -> list[MemberConnection]:
+        with self._lock:
+            return [connection for connection, member in self._members.items() if member.checkpoint_id == checkpoint_id]
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -251,25 +255,23 @@ class ControlServer:
         if rejection is not None:
             writer.finish()
             return
-        writer.wait_for_disconnect()
+        writer.read_answers()
         self._remove(writer)
 
     def _inputs(self, batch: SinkBatch) -> dict[str, object]:
         """Return the input offsets of a batch, from the members that own its partitions."""
-        running = next((found for find in self._finders if (found := find(batch.query_id)) is not None), None)
-        if running is None or running.number != batch.number:
-            return {"refused": f"Batch {batch.number} is not the running batch of query {batch.query_id}."}
+        batches = (find(batch.query_id) for find in self._find_running_batch)
+        running = next((running for running in batches if running is not None), None)
+        if running is None or running.batch_id != batch.batch_id:
+            return {"refused": f"Batch {batch.batch_id} is not the running batch of query {batch.query_id}."}
         inputs = []
         for checkpoint_id, seq in running.sources:
-            with self._lock:
-                connections = [
-                    connection for connection, member in self._members.items() if member.checkpoint_id == checkpoint_id
-                ]
+            connections = self._connections_of(checkpoint_id)
             answer = connections[-1].ask(seq, PREPARE_TIMEOUT_S) if connections else None
             if answer is None:
-                return {"refused": f"The group member of batch {batch.number} does not answer."}
+                return {"refused": f"The group member of batch {batch.batch_id} does not answer."}
             if "refused" in answer:
-                return {"refused": f"Batch {batch.number} was not committed: {answer['refused']}"}
+                return {"refused": f"Batch {batch.batch_id} was not committed: {answer['refused']}"}
             inputs.append(answer["inputs"])
         return {"inputs": inputs}
 

@@ -89,7 +89,7 @@ class QueryMonitor:
         self._server = server
         self._completed_tasks: dict[str, int] = {}  # by run id
         self._checked_plans: set[str] = set()  # run ids
-        server.add_finder(self.running_batch)
+        server.add_session(self.running_batch)
         self._active = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slackwater-queries", daemon=True)

@@ -404,7 +404,9 @@ class QueryMember:
                 "group": config.group_id,
                 "instance": config.group_instance_id,
             }
-            self._control_client = ControlClient(self._control_address, hello, self._on_control_message)
+            self._control_client = ControlClient(
+                self._control_address, hello, self._on_control_message, self._on_control_disconnected
+            )
         if self._control_client is None or not self._control_client.is_connected:
             log.info(
                 "%sThis query has no listener. It learns the end of a batch when Spark plans the next one, and does "
@@ -428,17 +430,21 @@ class QueryMember:
                     self.on_batch_finished(seq)
                     if not self.batches.is_running:
                         self._last_batch_reported.set()
-                case {"task": str(checkpoint_id)} if checkpoint_id == self.batches.checkpoint_id:
+                case {"task_ended": {"checkpoint_id": str(checkpoint_id)}} if (
+                    checkpoint_id == self.batches.checkpoint_id
+                ):
                     self.reset_process_timer()
                 case {"query": {"stateful": bool(stateful)}}:
                     self.is_stateful = stateful
                     self._check_stateful()
                 case {"refused": str(reason)}:
                     self._fail(UsageError(reason))
-                case {"gone": True}:
-                    self._last_batch_reported.set()
-                    if not self._is_stopped:
-                        log.info("%sThe control connection is closed.", self._client.prefix)
+
+    def _on_control_disconnected(self) -> None:
+        with self.changed:
+            self._last_batch_reported.set()
+            if not self._is_stopped:
+                log.info("%sThe control connection is closed.", self._client.prefix)
 
     def _inputs(self, seq: int) -> dict[str, object]:
         """Return the offsets that the sink commits with the output of a batch, or why it must not."""

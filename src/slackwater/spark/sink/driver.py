@@ -92,7 +92,8 @@ class NotCommittedError(SlackwaterError):
 class PreparedBatch:
     """What the driver sends to the tasks before they start."""
 
-    driver: OpenTransaction
+    driver_producer: OpenTransaction
+    """The id and epoch of the driver's producer."""
     timeout_ms: int
     decided: tuple[str, int] | None
     """Query and batch of the last decision; all its transactions have ended."""
@@ -104,7 +105,7 @@ def prepare_batch(options: SinkOptions) -> PreparedBatch:
     connection.network.run(_check_transactions(connection))
     timeout_ms = connection.network.run(_timeout_ms(connection, options))
     topic = connection.network.run(find_topic(connection.cluster, options.decision_topic))
-    strays = connection.network.run(_open_transactions(connection, options))
+    open_before_fencing = connection.network.run(_open_transactions(connection, options))
     producer = _driver_producer(options)
     try:
         producer.init_transactions()
@@ -113,20 +114,20 @@ def prepare_batch(options: SinkOptions) -> PreparedBatch:
             log.warning("Batch %d was decided, and its transactions are committed now.", decision.batch_id)
             end_decided(connection, options, decision)
             write_decision(connection, producer, options, decision.ended())
-        driver = producer.open_transaction
+        driver_producer = producer.open_transaction
     except ProducerFencedError as error:
         raise _fenced(options) from error
     finally:
         producer.abandon()
     committed = [transaction.transactional_id for transaction in decision.transactions] if decision is not None else []
-    connection.network.run(_abort_all(connection, [name for name in strays if name not in committed]))
+    connection.network.run(_abort_all(connection, [name for name in open_before_fencing if name not in committed]))
     decided = (decision.query_id, decision.batch_id) if decision is not None else None
-    return PreparedBatch(driver, timeout_ms, decided)
+    return PreparedBatch(driver_producer, timeout_ms, decided)
 
 
 def commit_batch(
     options: SinkOptions,
-    driver: OpenTransaction,
+    driver_producer: OpenTransaction,
     run: str,
     decision: Decision,
     inputs: Callable[[], Sequence[GroupInputs]],
@@ -137,7 +138,7 @@ def commit_batch(
     connection = get_connection(options.kafka)
     producer = _driver_producer(options)
     try:
-        producer.resume_transactions(driver.producer_id, driver.producer_epoch)
+        producer.resume_transactions(driver_producer.producer_id, driver_producer.producer_epoch)
         _decide(connection, producer, options, run, decision, inputs)
         end_decided(connection, options, decision)
         write_decision(connection, producer, options, decision.ended())

@@ -39,12 +39,13 @@ from slackwater.spark.user_errors import as_user_error
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-BATCH_ID: Final = "streaming.sql.batchId"
-QUERY_ID: Final = "sql.streaming.queryId"
-RUN_ID: Final = "spark.jobGroup.id"
+BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
+QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
+RUN_ID_PROPERTY: Final = "spark.jobGroup.id"
 _COMMIT_MODULE: Final = "python_streaming_sink_runner"
 _RUN_DIGITS: Final = 8
-_STAGES: Final = 8
+_STAGE_ATTEMPTS: Final = 8
+"""The task attempt id modulo this number tells the attempts of a repeated stage apart."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class TaskResult(WriterCommitMessage):
 
     query_id: str
     run: str
-    driver: OpenTransaction
+    driver_producer: OpenTransaction
     transaction: OpenTransaction | None
     records: int
     is_repeated: bool = False
@@ -61,12 +62,12 @@ class TaskResult(WriterCommitMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchId:
-    """The batch of a task."""
+class SparkBatch:
+    """The batch of a task. Spark numbers the batches of a query; that of `df.write` has number 0."""
 
     query_id: str
     run: str
-    number: int
+    batch_id: int
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
@@ -76,7 +77,7 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         self.options = options
         self.columns = columns
         run = uuid.uuid4().hex
-        self.batch = BatchId(run, run[:_RUN_DIGITS], 0)
+        self.batch = SparkBatch(run, run[:_RUN_DIGITS], 0)
         self.prepared = prepare_batch(options)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> WriterCommitMessage:
@@ -87,13 +88,13 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the transactions of all tasks (driver)."""
         with as_user_error():
-            decision = Decision(self.batch.query_id, self.batch.number, _transactions(messages))
-            commit_batch(self.options, self.prepared.driver, self.batch.run, decision, list)
+            decision = Decision(self.batch.query_id, self.batch.batch_id, _transactions(messages))
+            commit_batch(self.options, self.prepared.driver_producer, self.batch.run, decision, list)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort the transactions of all tasks (driver)."""
         with as_user_error():
-            abort_batch(self.options, self.batch.run, _transactions(messages), self.batch.query_id, self.batch.number)
+            abort_batch(self.options, self.batch.run, _transactions(messages), self.batch.query_id, self.batch.batch_id)
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -135,7 +136,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
                 check_repeated(batchId, inputs())
                 return
             decision = Decision(query_id, batchId, _transactions(messages))
-            commit_batch(self.options, results[0].driver, results[0].run, decision, inputs)
+            commit_batch(self.options, results[0].driver_producer, results[0].run, decision, inputs)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Abort the transactions of all tasks (driver); without any message the next run aborts them."""
@@ -150,19 +151,19 @@ def write_task(
     options: SinkOptions,
     columns: SinkColumns,
     prepared: PreparedBatch,
-    batch: BatchId,
+    batch: SparkBatch,
     task: str,
 ) -> TaskResult:
     """Write the rows of one attempt of a task in an open transaction."""
-    nothing = TaskResult(batch.query_id, batch.run, prepared.driver, None, 0)
+    nothing = TaskResult(batch.query_id, batch.run, prepared.driver_producer, None, 0)
     if prepared.decided is not None and prepared.decided[0] == batch.query_id:
-        if prepared.decided[1] == batch.number:
+        if prepared.decided[1] == batch.batch_id:
             for _batch in batches:  # it is committed; Spark had no time to note that
                 pass
             return replace(nothing, is_repeated=True)
-        if prepared.decided[1] > batch.number:
+        if prepared.decided[1] > batch.batch_id:
             raise UsageError(
-                f"Batch {batch.number} of this query was committed long ago: {prepared.decided[1]} is the last "
+                f"Batch {batch.batch_id} of this query was committed long ago: {prepared.decided[1]} is the last "
                 "committed one. The checkpoint is older than the output; use the newest checkpoint, or a new "
                 "checkpointLocation with a new transactionalIdPrefix."
             )
@@ -178,13 +179,13 @@ def _write_in_transaction(
     options: SinkOptions,
     columns: SinkColumns,
     prepared: PreparedBatch,
-    batch: BatchId,
+    batch: SparkBatch,
     task: str,
 ) -> TaskResult:
     from slackwater.spark.sink.producers import create_producer
     from slackwater.spark.sink.record_writer import RecordWriter
 
-    name = transactional_id(options.transactional_id_prefix, batch.run, batch.number, task)
+    name = transactional_id(options.transactional_id_prefix, batch.run, batch.batch_id, task)
     producer = create_producer(options.kafka | {"transactional.id": name, TIMEOUT_SETTING: str(prepared.timeout_ms)})
     try:
         producer.init_transactions()
@@ -194,7 +195,9 @@ def _write_in_transaction(
         for each in batches:
             writer.write(each)
         writer.finish()
-        result = TaskResult(batch.query_id, batch.run, prepared.driver, producer.open_transaction, writer.records)
+        result = TaskResult(
+            batch.query_id, batch.run, prepared.driver_producer, producer.open_transaction, writer.records
+        )
     except BaseException:
         with contextlib.suppress(SlackwaterError):
             producer.close()  # aborts the transaction
@@ -224,14 +227,16 @@ def is_commit_process() -> bool:
     return False
 
 
-def _current_batch() -> BatchId:
+def _current_batch() -> SparkBatch:
     context = _context()
-    query_id, run_id, number = (context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID, BATCH_ID))
-    if query_id is None or run_id is None or number is None:
+    query_id, run_id, batch_id = (
+        context.getLocalProperty(name) for name in (QUERY_ID_PROPERTY, RUN_ID_PROPERTY, BATCH_ID_PROPERTY)
+    )
+    if query_id is None or run_id is None or batch_id is None:
         raise SlackwaterError(
             "Spark does not pass this task the batch that it belongs to; delivery=exactly_once needs it."
         )
-    return BatchId(query_id, uuid.UUID(run_id).hex[:_RUN_DIGITS], int(number))
+    return SparkBatch(query_id, uuid.UUID(run_id).hex[:_RUN_DIGITS], int(batch_id))
 
 
 def _task() -> str:
@@ -240,7 +245,7 @@ def _task() -> str:
     Attempt numbers start again when Spark repeats a stage; the last part tells these attempts apart.
     """
     context = _context()
-    return f"{context.partitionId()}-{context.attemptNumber()}-{context.taskAttemptId() % _STAGES}"
+    return f"{context.partitionId()}-{context.attemptNumber()}-{context.taskAttemptId() % _STAGE_ATTEMPTS}"
 
 
 def _context() -> TaskContext:
