@@ -360,11 +360,11 @@ def test_other_causes_say_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None
 def test_other_findings_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = Finding("eager_stop_the_world", (), (1, 2), 0.8, figures={"stopped_ms": 2_044, "rounds": 2})
     loop = Finding("crash_loop", ("b-1",), (1, 2, 3), 0.8, figures={"uptime_ms": 7_514})
-    out = printed(monkeypatch, replace(stormy(), also=(eager, loop)))
+    out = printed(monkeypatch, replace(stormy(), other_findings=(eager, loop)))
     assert "  also: every rebalance stops all members (eager protocol), 2.0 s in 2 rebalances\n" in out
     ran = "b-1: stopped and restarted 3 times; the shortest run was 7.5 s"
     assert f"  also: a process crashes and restarts repeatedly: {ran}\n" in out
-    conflict = replace(stormy(), cause="instance_id_conflict", culprits=("b-1", "x"), also=(loop,))
+    conflict = replace(stormy(), cause="instance_id_conflict", culprits=("b-1", "x"), other_findings=(loop,))
     assert f"{ran} (most likely the same problem: two processes that replace each other look like that)\n" in printed(
         monkeypatch, conflict
     )
@@ -392,12 +392,15 @@ def test_library_is_named_without_a_line_to_paste(monkeypatch: pytest.MonkeyPatc
 def test_second_cause_needs_advice_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     advised = replace(stormy(), prescriptions=prescribe("crash_loop", {}))
     assert "  what to do; try in this order, stop when it helps:\n" in printed(monkeypatch, advised)
-    two_causes = replace(advised, also=(Finding("poll_delay", ("a",), (1,), 0.8),))
+    two_causes = replace(advised, other_findings=(Finding("poll_delay", ("a",), (1,), 0.8),))
     assert "  what to do, in this order:\n" in printed(monkeypatch, two_causes)
 
 
 def test_missing_source_of_some_healthy_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    some, other = replace(healthy(), missing=("add the logs",)), replace(healthy(), group="still", missing=())
+    some, other = (
+        replace(healthy(), missing_input=("add the logs",)),
+        replace(healthy(), group="still", missing_input=()),
+    )
     assert "  not certain for calm: add the logs\n" in printed(monkeypatch, some, other)
 
 
@@ -424,7 +427,7 @@ def test_incident_has_its_first_and_last_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_missing_sources_of_healthy_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    calm = replace(healthy(), missing=("add the clients' logs",))
+    calm = replace(healthy(), missing_input=("add the clients' logs",))
     monkeypatch.setattr("slackwater.cli.doctor.run_diagnosis", lambda request, master, conf: Diagnosis([calm]))
     _, out, _ = run("logs")
     assert out == "healthy: calm\n  not certain: add the clients' logs\n"

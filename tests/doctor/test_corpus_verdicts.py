@@ -39,7 +39,7 @@ def test_all_files_give_cause_culprits_and_generations(incident: str) -> None:
         assert verdict.cause == label["cause"]
         assert set(verdict.culprits) == set(label["culprits"])
         assert verdict.rebalances == label["rebalances"]
-        assert verdict.storm == label["storm"]
+        assert verdict.is_storm == label["storm"]
 
 
 @pytest.mark.parametrize("sources", [("broker",), ("clients",), ("offsets",)], ids="+".join)
@@ -50,7 +50,7 @@ def test_single_source_is_never_surely_wrong(incident: str, sources: tuple[str, 
         if verdict.cause != label["cause"]:
             assert verdict.confidence < SURE
         if verdict.confidence < SURE:
-            assert verdict.missing
+            assert verdict.missing_input
 
 
 @pytest.mark.parametrize("incident", INCIDENTS)

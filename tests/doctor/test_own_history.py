@@ -61,7 +61,7 @@ def assert_same_verdicts(events: list[Row], lines: list[str]) -> None:
     logged = read_log("own.log", lines)
     by_log, by_events, by_both = judged(logged), judged(events), judged([*events, *logged])
     for verdict in (by_events, by_both):
-        for name in ("cause", "culprits", "confidence", "rebalances", "changes", "storm", "missing"):
+        for name in ("cause", "culprits", "confidence", "rebalances", "changes", "is_storm", "missing_input"):
             assert getattr(verdict, name) == getattr(by_log, name), name
         assert verdict.figures == pytest.approx(by_log.figures, abs=200)
         assert [sorted(item.settings) for item in verdict.prescriptions] == [
@@ -106,7 +106,7 @@ def test_slow_member_is_culprit_from_logs_and_events(log: LineCollector, tmp_pat
         events = [row_of(event) for event in broker.events(GROUP)]
     assert_same_verdicts(events, log.lines)
     verdict = judged(read_log("own.log", log.lines))
-    assert (verdict.cause, verdict.culprits, verdict.missing) == ("poll_delay", ("slow",), ())
+    assert (verdict.cause, verdict.culprits, verdict.missing_input) == ("poll_delay", ("slow",), ())
     assert verdict.confidence >= SURE
     assert verdict.figures["limit_ms"] == POLL_MS
     assert [setting for item in verdict.prescriptions for setting in item.settings] == [
@@ -156,7 +156,7 @@ def test_rolling_deploy_is_equal_in_logs_and_events(log: LineCollector) -> None:
         began_ms = rows[0].time_ms
         verdict = judged([row._replace(time_ms=began_ms + 100 * (row.time_ms - began_ms)) for row in rows])
         assert (verdict.cause, verdict.action_needed, verdict.changes) == ("rolling_restart", True, 7)
-        assert [finding.cause for finding in verdict.also] == ["eager_stop_the_world"]
+        assert [finding.cause for finding in verdict.other_findings] == ["eager_stop_the_world"]
         static, cooperative, *_ = verdict.prescriptions
         assert static.settings == {"group.instance.id": "<unique per instance>", "session.timeout.ms": "45000"}
         assert "detected" not in static.cost  # the session timeout stays as it is

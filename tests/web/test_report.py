@@ -42,13 +42,13 @@ def unhealthy(group: str = "orders") -> Verdict:
         group=group,
         cause="poll_delay",
         action_needed=True,
-        storm=True,
+        is_storm=True,
         culprits=("slow-1",),
         rebalances=12,
         changes=12,
         confidence=0.95,
         evidence=(EvidenceLine(BEGAN_MS, "broker_log", "slow-1 left the group", "b.log:7"),),
-        missing=("which handler it was; add the client's log",),
+        missing_input=("which handler it was; add the client's log",),
         began_ms=BEGAN_MS,
         ended_ms=BEGAN_MS + 600_000,
         prescriptions=(
@@ -115,7 +115,11 @@ def test_evidence_shows_the_log_line() -> None:
 def test_secondary_members_and_alternatives_are_shown() -> None:
     other = Finding("rolling_restart", ("other",), (BEGAN_MS,), 0.8)
     verdict = replace(
-        unhealthy(), secondary=("other",), also=(other,), alternatives=("crash_loop",), alerts=("Rebalances",)
+        unhealthy(),
+        secondary_members=("other",),
+        other_findings=(other,),
+        alternatives=("crash_loop",),
+        alerts=("Rebalances",),
     )
     page = report([verdict])
     assert "Overloaded by the partitions they took over: other." in page
@@ -138,7 +142,7 @@ def test_page_says_when_and_why_nothing_is_to_do() -> None:
 
 
 def test_expected_change_has_a_timeline() -> None:
-    page = report([replace(unhealthy(), cause="scale_out", action_needed=False, storm=False)])
+    page = report([replace(unhealthy(), cause="scale_out", action_needed=False, is_storm=False)])
     assert "1 group, none needs action." in page
     assert page.count('id="timeline-') == 1
 
@@ -155,7 +159,9 @@ def test_names_keep_their_case_at_the_start(headline: str, shown: str) -> None:
 
 
 def test_name_that_begins_a_sentence_keeps_its_case() -> None:
-    partial = replace(unhealthy(), culprits=("test",), headline="test was removed", partial=True, action_needed=False)
+    partial = replace(
+        unhealthy(), culprits=("test",), headline="test was removed", is_partial=True, action_needed=False
+    )
     page = report([partial])
     assert ">test was removed." in page
     assert "1 group. 1 had a failure; whether action is needed is not certain." in page
@@ -172,11 +178,11 @@ def test_part_without_content_is_left_out() -> None:
 def test_few_rebalances_are_no_storm() -> None:
     assert "poll delay · storm" in report([unhealthy()])
     assert "poll delay · it recurs" in report([replace(unhealthy(), rebalances=2)])
-    assert "poll delay</span>" in report([replace(unhealthy(), storm=False)])
+    assert "poll delay</span>" in report([replace(unhealthy(), is_storm=False)])
 
 
 def test_unknown_cause_is_not_called_healthy() -> None:
-    unknown = replace(unhealthy(), cause="unknown", action_needed=False, storm=False)
+    unknown = replace(unhealthy(), cause="unknown", action_needed=False, is_storm=False)
     assert "2 groups. The cause is unknown for 1." in report([unknown, healthy("quiet")])
     assert "1 of 2 groups needs action. The cause is unknown for 1." in report([unknown, unhealthy("other")])
 

@@ -65,7 +65,7 @@ def print_diagnosis(diagnosis: "Diagnosis", *, all_libraries: bool = False) -> N
         _print(f"healthy: {_shorten(names, 8)}", color=_GREEN)
     unsure: dict[str, list[str]] = {}
     for name, verdict in zip(names, healthy, strict=True):
-        for text in verdict.missing:
+        for text in verdict.missing_input:
             unsure.setdefault(text, []).append(name)
     for text, groups in unsure.items():
         of_some = f" for {_shorten(groups, 3)}" if len(groups) < len(healthy) else ""
@@ -88,10 +88,23 @@ def _alike(verdicts: "Iterable[Verdict]") -> "Iterable[list[Verdict]]":
     """Combine groups of a cluster with the same cause and the same evidence."""
     combined: dict[tuple[object, ...], list[Verdict]] = {}
     for verdict in verdicts:
-        same = (verdict.headline, verdict.evidence, verdict.also, verdict.secondary, verdict.lag, verdict.confidence)
-        advice = (verdict.missing, verdict.alternatives, str(verdict.prescriptions), verdict.no_action, verdict.library)
+        same = (
+            verdict.headline,
+            verdict.evidence,
+            verdict.other_findings,
+            verdict.secondary_members,
+            verdict.lag,
+            verdict.confidence,
+        )
+        advice = (
+            verdict.missing_input,
+            verdict.alternatives,
+            str(verdict.prescriptions),
+            verdict.no_action,
+            verdict.library,
+        )
         own = verdict.group if not verdict.evidence else ""
-        key = (verdict.cluster, verdict.cause, verdict.storm, verdict.culprits, own, str(same), advice)
+        key = (verdict.cluster, verdict.cause, verdict.is_storm, verdict.culprits, own, str(same), advice)
         combined.setdefault(key, []).append(verdict)
     return combined.values()
 
@@ -110,15 +123,15 @@ def _print_verdict(alike: "Sequence[Verdict]", verdicts: "Sequence[Verdict]", *,
     from slackwater.doctor.verdict_text import also_found, explanation, incident_time, other_causes, recurrence
 
     verdict = _combined(alike)
-    color = _RED if verdict.action_needed else _YELLOW if verdict.cause == "unknown" or verdict.partial else _CYAN
+    color = _RED if verdict.action_needed else _YELLOW if verdict.cause == "unknown" or verdict.is_partial else _CYAN
     _print(_title(verdict), color=color, bold=True)
     storm = f" ({again})" if (again := recurrence(verdict)) else ""
     _print(f"{explanation(verdict)}{storm}; {_rebalances(alike)}{_confidence(verdict.confidence)}", indent=2)
     if when := incident_time(verdict, verdicts):
         _print(f"when: {when}", indent=2)
-    if verdict.secondary:
-        _print(f"overloaded by the partitions they took over: {_shorten(verdict.secondary, 5)}", indent=2)
-    for finding in verdict.also:
+    if verdict.secondary_members:
+        _print(f"overloaded by the partitions they took over: {_shorten(verdict.secondary_members, 5)}", indent=2)
+    for finding in verdict.other_findings:
         _print(f"also: {also_found(verdict, finding)}", indent=2)
     if verdict.lag is not None:
         _print(_lag(verdict.lag), indent=2)
@@ -126,7 +139,7 @@ def _print_verdict(alike: "Sequence[Verdict]", verdicts: "Sequence[Verdict]", *,
         _print("evidence:", indent=2, bold=True)
     for line in verdict.evidence:
         _print_evidence(line)
-    for text in verdict.missing:
+    for text in verdict.missing_input:
         _print(f"not certain: {text}", indent=2, color=_YELLOW)
     if verdict.alternatives:
         _print(f"other possible causes: {', '.join(other_causes(verdict))}", indent=2)

@@ -54,6 +54,6 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
 
 
 def _code(verdict: Verdict) -> int:
-    if verdict.cause == UNKNOWN or verdict.partial:
+    if verdict.cause == UNKNOWN or verdict.is_partial:
         return EXIT_UNKNOWN
     return EXIT_ACTION_NEEDED if verdict.action_needed else EXIT_HEALTHY

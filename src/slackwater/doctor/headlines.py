@@ -25,7 +25,7 @@ def headline(finding: Finding, rebalances: int) -> str:
 def no_action(finding: Finding, *, is_stable: bool) -> str:
     """Return why nothing is to be done about an expected change; empty for other causes."""
     if finding.cause == "coordinator_restart":
-        goes_on = "whether the group goes on is not in the input" if finding.missing else "the group goes on"
+        goes_on = "whether the group goes on is not in the input" if finding.missing_input else "the group goes on"
         return f"{shown_names(finding.culprits, 'the coordinator')} is back; {goes_on}"
     expected = _EXPECTED.get(finding.cause.removeprefix("kip848_"), "")
     return f"{expected}; the last rebalance completed" if expected and is_stable else expected

@@ -2,8 +2,8 @@
 
 Invariants:
 - Wrong setups come first, then faults, then expected changes. Among causes of one rank, the one that explains most
-  comes first; the others are listed in `also`.
-- A failure that was read is never healthy: if no rule explains it, it is reported as unsure (`partial`).
+  comes first; the others are listed in `other_findings`.
+- A failure that was read is never healthy: if no rule explains it, it is reported as unsure (`is_partial`).
 - A group without findings is healthy only if its rows show that it worked, and only as far as the sources can show: a
   rejected join, for example, leaves no line in a broker's log. Without such rows its cause is unknown.
 - A verdict is plain data; `to_json` contains all of it except the values for drawing.
@@ -75,6 +75,15 @@ _FIRST_KEYS: Final = (
     "prescriptions",
     "episodes",
 )
+_JSON_KEYS: Final = {
+    "is_storm": "storm",
+    "is_recurring": "recurring",
+    "is_partial": "partial",
+    "secondary_members": "secondary",
+    "other_findings": "also",
+    "missing_input": "missing",
+}
+"""The keys of fields whose key differs from their name."""
 _NOT_VISIBLE: Final = (
     (
         "has_clients",
@@ -99,7 +108,7 @@ class Verdict:
     group: str
     cause: str
     action_needed: bool
-    storm: bool
+    is_storm: bool
     culprits: tuple[str, ...]
     rebalances: int
     changes: int
@@ -107,9 +116,11 @@ class Verdict:
     headline: str = ""
     """One line with the figures that decide: `a: 9.5 s between polls, max.poll.interval.ms is 6 s (7 times)`."""
     evidence: tuple[EvidenceLine, ...] = ()
-    secondary: tuple[str, ...] = ()
-    also: tuple[Finding, ...] = ()
-    missing: tuple[str, ...] = ()
+    secondary_members: tuple[str, ...] = ()
+    """Members that were overloaded by the partitions they took over."""
+    other_findings: tuple[Finding, ...] = ()
+    missing_input: tuple[str, ...] = ()
+    """What is unknown, and which source contains it."""
     alternatives: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     began_ms: int = 0
@@ -132,7 +143,7 @@ class Verdict:
     alerts: tuple[str, ...] = ()
     lag: LagEstimate | None = None
     """The largest lag and the part caused by rebalances; None if unknown."""
-    partial: bool = False
+    is_partial: bool = False
     """The context of the failure is missing in the input: whether action is needed is unknown."""
     client_lines: tuple[EvidenceLine, ...] = ()
     """One line of each of a few clients' logs: they show which library wrote them."""
@@ -143,10 +154,14 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as plain values without single rebalances, minutes and member timelines."""
-        values = asdict(self)
+        values = asdict(self, dict_factory=_with_json_keys)
         for name in _NOT_IN_JSON:
             del values[name]
         return {name: values[name] for name in _FIRST_KEYS} | values
+
+
+def _with_json_keys(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {_JSON_KEYS.get(name, name): value for name, value in fields}
 
 
 def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: bool = True) -> Verdict:
@@ -164,12 +179,14 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
     by_minute = minutes(history, recorded) if with_timeline or history.rows_of(EventKind.PROGRESS) else []
     remark = stop_the_world(history, recorded)
     findings += [remark] if remark is not None else []
-    also = tuple(finding for finding in findings if finding is not chosen and not _is_said(finding, chosen))
+    other_findings = tuple(
+        finding for finding in findings if finding is not chosen and not _is_covered_by(finding, chosen)
+    )
     alerts = tuple(alert.name for alert in firing(_measured(history, recorded)))
     definition = CAUSES[chosen.cause]
     is_avoidable = definition.avoidable and REBALANCES_TOO_OFTEN in alerts
-    action_needed = not chosen.partial and (definition.action_needed or is_avoidable)
-    found_episodes = tuple(episodes(recorded, chosen.cause, chosen.recurring, history.start_ended_ms))
+    action_needed = not chosen.is_partial and (definition.action_needed or is_avoidable)
+    found_episodes = tuple(episodes(recorded, chosen.cause, chosen.is_recurring, history.start_ended_ms))
     began_ms, ended_ms = _incident(chosen, found_episodes)
     is_stable = bool(recorded) and recorded[-1].completed and recorded[-1].ended_ms >= began_ms
     verdict = Verdict(
@@ -177,17 +194,17 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         group=history.group,
         cause=chosen.cause,
         action_needed=action_needed,
-        partial=chosen.partial,
-        storm=chosen.recurring,
+        is_partial=chosen.is_partial,
+        is_storm=chosen.is_recurring,
         culprits=chosen.culprits,
         rebalances=history.rebalance_count,
         changes=history.rebalance_count - sum(rebalance.follow_up for rebalance in recorded),
         confidence=round(chosen.confidence, 2),
         headline=headline(chosen, history.rebalance_count),
         evidence=tuple(sorted(chosen.evidence, key=lambda line: line.time_ms)),
-        secondary=chosen.secondary,
-        also=also,
-        missing=(*_missing(history, chosen), *history.clocks),
+        secondary_members=chosen.secondary_members,
+        other_findings=other_findings,
+        missing_input=(*_missing(history, chosen), *history.clocks),
         alternatives=chosen.alternatives,
         sources=tuple(sorted(history.sources)),
         began_ms=history.began_ms,
@@ -196,8 +213,8 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
         incident_ended_ms=ended_ms,
         complete_since_ms=history.complete_since_ms,
         figures=dict(chosen.figures),
-        remedies=_remedies(history, chosen, also, recorded) if action_needed or chosen.partial else (),
-        no_action="" if action_needed or chosen.partial else no_action(chosen, is_stable=is_stable),
+        remedies=_remedies(history, chosen, other_findings, recorded) if action_needed or chosen.is_partial else (),
+        no_action="" if action_needed or chosen.is_partial else no_action(chosen, is_stable=is_stable),
         episodes=found_episodes,
         recorded_rebalances=tuple(recorded[-_MAX_ENTRIES:]) if with_timeline else (),
         minutes=tuple(by_minute[-_MAX_ENTRIES:]) if with_timeline else (),
@@ -209,7 +226,7 @@ def diagnose_group(history: GroupHistory, cluster: str = "", *, with_timeline: b
     return with_library(replace(verdict, client_lines=_client_lines(history)) if verdict.remedies else verdict)
 
 
-def _is_said(finding: Finding, chosen: Finding) -> bool:
+def _is_covered_by(finding: Finding, chosen: Finding) -> bool:
     """Return whether the chosen finding has the same cause, or names it as another possible one of its culprits."""
     is_alternative = finding.cause in chosen.alternatives and set(finding.culprits) <= set(chosen.culprits)
     return finding.cause == chosen.cause or is_alternative
@@ -271,18 +288,18 @@ def _client_software(history: GroupHistory) -> set[str]:
 
 
 def _remedies(
-    history: GroupHistory, chosen: Finding, also: Sequence[Finding], recorded: Sequence[RecordedRebalance]
+    history: GroupHistory, chosen: Finding, other_findings: Sequence[Finding], recorded: Sequence[RecordedRebalance]
 ) -> tuple[ChosenRemedy, ...]:
     """Choose the remedies for the cause, with the numbers of all findings."""
     figures = dict(chosen.figures)
-    for finding in also:
+    for finding in other_findings:
         figures = {**finding.figures, **figures}
     mode = rebalance_mode(history)
     # Without the assignor's name: some rebalances look like the second step of a cooperative change.
     looks_cooperative = mode is None and any(rebalance.follow_up for rebalance in recorded)
     is_cooperative = looks_cooperative or mode in (RebalanceMode.COOPERATIVE, RebalanceMode.INCREMENTAL)
     remedies = choose_remedies(chosen.cause, figures, is_cooperative=is_cooperative)
-    for finding in also:
+    for finding in other_findings:
         is_late = chosen.cause == "shared_group_id" and finding.cause.endswith("poll_delay")
         if is_late or (finding.cause == STOP_THE_WORLD and CAUSES[chosen.cause].action_needed):
             more = choose_remedies(finding.cause, figures, is_cooperative=is_cooperative)
@@ -312,9 +329,9 @@ def _drop_explained(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _missing(history: GroupHistory, chosen: Finding) -> tuple[str, ...]:
-    """Return what would decide an unsure finding: its own `missing`, or the unread sources that show its cause."""
-    if chosen.missing or chosen.confidence >= SURE:
-        return chosen.missing
+    """Return what would decide an unsure finding: its own input, or the unread sources that show its cause."""
+    if chosen.missing_input or chosen.confidence >= SURE:
+        return chosen.missing_input
     read = history.has_broker, history.has_clients, history.has_records
     unread = [source for source, known in zip((BROKER, CLIENTS, RECORDS), read, strict=True) if not known]
     deciding = [source for source in CAUSES[chosen.cause].sources if source in unread]
@@ -330,7 +347,7 @@ def _healthy(history: GroupHistory) -> Finding:
             (row.time_ms,),
             UNSURE,
             evidence=shown([evidence(row, f"the client {what}")]),
-            missing=(_WHY_REBALANCED,),
+            missing_input=(_WHY_REBALANCED,),
             alternatives=("scale_out", "scale_in", "rolling_restart", "shared_group_id"),
             headline="the group rebalanced; the lines of this client do not show why",
         )
@@ -341,12 +358,12 @@ def _healthy(history: GroupHistory) -> Finding:
             (row.time_ms,),
             UNSURE,
             evidence=shown([evidence(row, "the leader joined again and started a rebalance")]),
-            missing=(_WHY_LEADER,),
+            missing_input=(_WHY_LEADER,),
             alternatives=("leader_rejoins", "partitions_added", "subscription_change"),
             headline="the leader started a rebalance; the lines do not show why",
         )
     if not has_evidence_of_health(history):
-        return Finding(UNKNOWN, (), (), UNSURE, missing=(_NO_EVIDENCE,))
+        return Finding(UNKNOWN, (), (), UNSURE, missing_input=(_NO_EVIDENCE,))
     if (shrunk := history.shrunk) is not None:
         before, after = shrunk
         return Finding(
@@ -355,10 +372,10 @@ def _healthy(history: GroupHistory) -> Finding:
             (after.time_ms,),
             UNSURE,
             evidence=shown([evidence(after.row, f"{after.members} members are left of {before.members}")]),
-            missing=(_WHO_LEFT,),
+            missing_input=(_WHO_LEFT,),
             alternatives=("scale_in", "crash"),
             headline=f"generation {after.number} has {after.members} members, the one before had {before.members}; "
             "no line says who left",
         )
     missing = tuple(text for source, text in _NOT_VISIBLE if not getattr(history, source))
-    return Finding(HEALTHY, (), (), LIKELY if missing else CERTAIN, missing=missing)
+    return Finding(HEALTHY, (), (), LIKELY if missing else CERTAIN, missing_input=missing)

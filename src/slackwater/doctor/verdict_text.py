@@ -65,7 +65,7 @@ def relation(verdict: Verdict) -> str:
 
 def recurrence(verdict: Verdict) -> str:
     """Return whether the cause recurs, and whether that made a storm of rebalances; empty if it does not."""
-    if not verdict.storm:
+    if not verdict.is_storm:
         return ""
     return "a rebalance storm" if verdict.rebalances >= MIN_STORM_REBALANCES else "it recurs"
 
@@ -89,7 +89,7 @@ def also_found(verdict: Verdict, finding: Finding) -> str:
 
 def order_of_advice(verdict: Verdict) -> str:
     """Return how to follow the prescriptions: with a second cause, the first one that helps may not be enough."""
-    is_single = all(finding.cause == STOP_THE_WORLD for finding in verdict.also)
+    is_single = all(finding.cause == STOP_THE_WORLD for finding in verdict.other_findings)
     return "what to do; try in this order, stop when it helps" if is_single else "what to do, in this order"
 
 
@@ -115,4 +115,4 @@ def incident_time(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
         text = f"{spanned}; no later line about any group"
     else:
         text = f"{spanned}; the last line about any group is {measured(later_ms)} later"
-    return f"{text}: it may still be going on" if verdict.storm and later_ms <= _PAUSE_MS else text
+    return f"{text}: it may still be going on" if verdict.is_storm and later_ms <= _PAUSE_MS else text

@@ -110,7 +110,7 @@ def _asset(name: str) -> str:
 
 
 def _report_order(verdict: Verdict) -> tuple[bool, bool, int, str]:
-    return not verdict.action_needed, not verdict.storm, -verdict.rebalances, verdict.group
+    return not verdict.action_needed, not verdict.is_storm, -verdict.rebalances, verdict.group
 
 
 def _text(text: str) -> str:
@@ -135,7 +135,7 @@ def _head(title: str, verdicts: Sequence[Verdict]) -> str:
     needed = sum(verdict.action_needed for verdict in verdicts)
     count = f"{len(verdicts)} group{'s' if len(verdicts) != 1 else ''}"
     unknown = sum(verdict.cause == "unknown" for verdict in verdicts)
-    partial = sum(verdict.partial for verdict in verdicts if verdict.cause != "unknown")
+    partial = sum(verdict.is_partial for verdict in verdicts if verdict.cause != "unknown")
     if needed:
         summary = f"{needed} of {count} need{'s' if needed == 1 else ''} action."
     else:
@@ -163,7 +163,7 @@ def _group(verdict: Verdict, index: int, verdicts: Sequence[Verdict]) -> str:
         _figures(verdict),
         f"<p>{_text(_sentence(explanation(verdict)))}{culprits}</p>",
         _related(verdict),
-        _missing(verdict.missing),
+        _missing(verdict.missing_input),
         _evidence(verdict.evidence),
         f"<p><b>Nothing to do</b>: {_text(verdict.no_action)}.</p>" if verdict.no_action else "",
         _prescriptions(verdict),
@@ -186,8 +186,8 @@ def _what_happened(verdict: Verdict, index: int) -> str:
 def _related(verdict: Verdict) -> str:
     """Secondary members, other findings, alternatives and alerts."""
     shown = (
-        ("Overloaded by the partitions they took over", ", ".join(verdict.secondary)),
-        *(("Also", also_found(verdict, finding)) for finding in verdict.also),
+        ("Overloaded by the partitions they took over", ", ".join(verdict.secondary_members)),
+        *(("Also", also_found(verdict, finding)) for finding in verdict.other_findings),
         ("Other possible causes", ", ".join(map(_named, other_causes(verdict)))),
         ("Alerts", ", ".join(verdict.alerts)),
     )
@@ -217,7 +217,9 @@ def _named(cause: str) -> str:
 
 
 def _badge(verdict: Verdict) -> str:
-    tone = "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" or verdict.partial else "calm"
+    tone = (
+        "alarm" if verdict.action_needed else "unsure" if verdict.cause == "unknown" or verdict.is_partial else "calm"
+    )
     name = _named(verdict.cause) + (
         f" · {again.removeprefix('a rebalance ')}" if (again := recurrence(verdict)) else ""
     )
@@ -370,7 +372,7 @@ def _healthy(verdicts: Sequence[Verdict]) -> str:
         f"<tr><td>{_text(verdict.group)}</td>{f'<td>{_text(verdict.cluster)}</td>' if has_clusters else ''}"
         f'<td>{_badge(verdict)}</td><td class="number">{verdict.rebalances:,}</td>'
         f'<td class="number">{verdict.confidence:.0%}</td>'
-        f'<td class="faint">{_text("; ".join(verdict.missing))}</td></tr>'
+        f'<td class="faint">{_text("; ".join(verdict.missing_input))}</td></tr>'
         for verdict in verdicts
     )
     names = ("group", *(("cluster",) if has_clusters else ()), "", "rebalances", "confidence", "not certain")
@@ -450,7 +452,7 @@ def _mark_tone(verdict: Verdict, timeline: MemberTimeline, mark: TimelineMarker)
 
 
 def _has_conflict(verdict: Verdict) -> bool:
-    return not _CONFLICTS.isdisjoint({verdict.cause, *(finding.cause for finding in verdict.also)})
+    return not _CONFLICTS.isdisjoint({verdict.cause, *(finding.cause for finding in verdict.other_findings)})
 
 
 def _curve(minutes: Sequence[MinuteStats]) -> list[list[int]]:

@@ -81,7 +81,7 @@ def test_lone_leader_that_rejoins_at_an_interval() -> None:
     verdict = rejoins((300, 300, 301, 300, 299)).verdict()
     assert (verdict.cause, verdict.culprits) == ("leader_rejoins", ("a",))
     assert verdict.headline == "a: rejoined 5 times, every 300 s, as the only member"
-    assert verdict.missing
+    assert verdict.missing_input
 
 
 def test_leader_whose_join_is_not_in_the_log_is_named() -> None:
@@ -128,7 +128,7 @@ def test_static_member_that_leaves_explicitly() -> None:
 def test_static_member_that_stays_away_may_be_removed() -> None:
     verdict = leave_static(is_back=False).verdict()
     assert (verdict.cause, verdict.alternatives) == ("static_member_leaves", ("scale_in",))
-    assert "scale_in" not in {finding.cause for finding in verdict.also}  # it is either of them
+    assert "scale_in" not in {finding.cause for finding in verdict.other_findings}  # it is either of them
     assert exit_code([verdict]) == EXIT_UNKNOWN
 
 
@@ -180,7 +180,7 @@ def refreshes(version: str | None) -> Scenario:
 
 def test_topics_that_one_client_finds_changed_are_to_be_checked() -> None:
     verdict = refreshes(None).verdict()
-    assert (verdict.cause, verdict.partial) == ("subscription_change", True)
+    assert (verdict.cause, verdict.is_partial) == ("subscription_change", True)
     assert verdict.headline == "a rejoined because it found other topics than before (3 times)"
     assert [bool(item.cites) for item in verdict.prescriptions] == [False, True]
     assert "check the version of librdkafka: " in verdict.prescriptions[1].what

@@ -60,7 +60,7 @@ def test_healthy_names_the_missing_sources() -> None:
     verdict = settled("a", "b", logged=False).verdict()
     assert verdict.cause == "healthy"
     assert verdict.confidence < SURE
-    assert "no log of the group's clients" in verdict.missing[0]
+    assert "no log of the group's clients" in verdict.missing_input[0]
 
 
 # ---- poll delay
@@ -71,7 +71,7 @@ def test_leave_with_poll_timeout_reason_is_poll_delay() -> None:
     for at in (20, 40, 60):
         kicked(scenario, "b", at, POLL)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("b",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("poll_delay", ("b",), True)
     assert verdict.confidence >= SURE
 
 
@@ -79,7 +79,7 @@ def test_single_poll_delay_is_no_storm() -> None:
     scenario = settled("a", "b", "c")
     kicked(scenario, "b", 20, POLL)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.storm) == ("poll_delay", False)
+    assert (verdict.cause, verdict.is_storm) == ("poll_delay", False)
 
 
 def test_leave_and_rejoin_in_one_process_is_poll_delay() -> None:
@@ -98,7 +98,7 @@ def test_leave_without_reason_is_unknown() -> None:
     verdict = scenario.verdict()
     assert verdict.cause == "unknown"
     assert {"poll_delay", "crash_loop"} <= set(verdict.alternatives)
-    assert "the reason is not in the broker's log; add the client log of" in verdict.missing[0]
+    assert "the reason is not in the broker's log; add the client log of" in verdict.missing_input[0]
 
 
 def test_expiry_without_client_log_is_unknown() -> None:
@@ -139,7 +139,7 @@ def test_members_that_inherit_the_load_are_secondary() -> None:
     kicked(scenario, "a", 37, POLL)
     kicked(scenario, "c", 44, POLL)
     verdict = scenario.verdict()
-    assert (verdict.culprits, verdict.secondary) == (("b",), ("a", "c"))
+    assert (verdict.culprits, verdict.secondary_members) == (("b",), ("a", "c"))
 
 
 def test_members_late_together_are_all_culprits() -> None:
@@ -154,7 +154,7 @@ def test_members_late_together_are_all_culprits() -> None:
         scenario.join(client, 34)
     scenario.form(35)
     verdict = scenario.verdict()
-    assert (set(verdict.culprits), verdict.secondary) == ({"a", "b", "c"}, ())
+    assert (set(verdict.culprits), verdict.secondary_members) == ({"a", "b", "c"}, ())
 
 
 def test_librdkafka_line_alone_names_the_culprit() -> None:
@@ -229,7 +229,7 @@ def test_expired_session_of_live_process_is_session_expiry(kind: EventKind, erro
         scenario.join("b", at + 9.1)
         scenario.form(at + 10)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("session_expiry", ("b",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("session_expiry", ("b",), True)
     assert verdict.confidence >= SURE
     assert int(verdict.prescriptions[0].settings["session.timeout.ms"]) > 10_000 + 9_000
 
@@ -239,7 +239,7 @@ def test_expired_member_that_stays_away_crashed() -> None:
     scenario.expire("b", 20)
     scenario.form(21)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("crash", ("b",), False)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("crash", ("b",), False)
 
 
 def test_unexplained_expiry_is_unknown() -> None:
@@ -265,7 +265,7 @@ def test_new_id_before_old_one_expires_is_a_crash() -> None:
         scenario.expire("b", at + 1, member=old)
         scenario.form(at + 1.5)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("crash_loop", ("b",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("crash_loop", ("b",), True)
     assert verdict.confidence >= SURE
 
 
@@ -327,7 +327,7 @@ def test_members_restarting_in_turn_are_a_deploy(reason: str, logged: bool) -> N
     for at, client in ((20, "a"), (30, "b"), (40, "c")):
         restart(scenario, client, at, reason, logged=logged)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.storm, verdict.action_needed) == ("rolling_restart", False, True)
+    assert (verdict.cause, verdict.is_storm, verdict.action_needed) == ("rolling_restart", False, True)
     assert verdict.alerts == ("RebalancesTooOften",)
     assert set(verdict.culprits) == {"a", "b", "c"}
     assert verdict.confidence >= SURE
@@ -423,7 +423,7 @@ def test_fenced_request_is_an_instance_id_conflict() -> None:
     scenario.log("c1", EventKind.REBALANCE_COMPLETED, 21, instance="i1")
     scenario.log("copy", EventKind.REBALANCE_COMPLETED, 31, instance="i1")
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.storm) == ("instance_id_conflict", True)
+    assert (verdict.cause, verdict.is_storm) == ("instance_id_conflict", True)
     assert set(verdict.culprits) == {"i1", "c1", "copy"}
 
 
@@ -469,7 +469,7 @@ def test_inconsistent_protocol_needs_the_client_log(kind: str, error: str) -> No
     scenario = settled("a", "b")
     scenario.log("new", kind, 20, detail={"error": error})
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("inconsistent_protocol", ("new",), False)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("inconsistent_protocol", ("new",), False)
 
 
 def test_members_without_common_topic_share_a_group_id() -> None:
@@ -479,7 +479,7 @@ def test_members_without_common_topic_share_a_group_id() -> None:
         kicked(scenario, "x", at, POLL)
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.culprits) == ("shared_group_id", ("x",))
-    assert [finding.cause for finding in verdict.also] == ["poll_delay"]
+    assert [finding.cause for finding in verdict.other_findings] == ["poll_delay"]
     assert any("max.poll.interval.ms" in item.settings for item in verdict.prescriptions)
 
 
@@ -556,7 +556,7 @@ def test_joining_and_leaving_repeatedly_is_flapping(names: tuple[str, str, str])
         scenario.leave(name, at + 10, CLOSED)
         scenario.form(at + 11)
     verdict = scenario.verdict()
-    assert (verdict.cause, set(verdict.culprits), verdict.storm) == ("autoscaler_flapping", set(names), True)
+    assert (verdict.cause, set(verdict.culprits), verdict.is_storm) == ("autoscaler_flapping", set(names), True)
 
 
 # ---- topics

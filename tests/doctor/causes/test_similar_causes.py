@@ -61,7 +61,7 @@ def test_herd_without_client_logs_is_only_likely() -> None:
     verdict = slow_start(10, None, lambda number: number * 0.7).verdict()
     assert verdict.cause == "startup_herd"
     assert verdict.confidence < SURE
-    assert "clients' logs" in verdict.missing[0]
+    assert "clients' logs" in verdict.missing_input[0]
 
 
 def test_client_logs_report_starts_before_joins() -> None:
@@ -140,7 +140,7 @@ def test_silence_after_topic_deletion_is_explained_by_it() -> None:
     scenario.expire("b", 28)
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.culprits) == ("topic_deleted", ("t",))
-    assert "crash" not in {finding.cause for finding in verdict.also}
+    assert "crash" not in {finding.cause for finding in verdict.other_findings}
 
 
 def test_silence_long_after_topic_deletion_is_not() -> None:
@@ -200,7 +200,7 @@ def expiries(session_ms: int, after: float, times: int = 2) -> Scenario:
 
 def test_member_without_first_heartbeat_is_busy() -> None:
     verdict = expiries(6000, after=6.0).verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("b",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("poll_delay", ("b",), True)
 
 
 def test_last_silence_counts_without_return() -> None:
@@ -208,12 +208,12 @@ def test_last_silence_counts_without_return() -> None:
     scenario.expire("b", 18.0)
     scenario.form(18.2)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("b",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("poll_delay", ("b",), True)
 
 
 def test_member_with_heartbeats_was_paused() -> None:
     verdict = expiries(6000, after=13.0).verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("session_expiry", ("b",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("session_expiry", ("b",), True)
 
 
 def test_silent_at_once_a_single_time_may_be_a_pause() -> None:
@@ -264,7 +264,7 @@ def test_logged_close_is_not_a_crash() -> None:
         scenario.log("x", OtherEventKind.CLIENT_CLOSED, at + 10)
     verdict = scenario.verdict()
     assert verdict.cause == "autoscaler_flapping"
-    assert "crash_loop" not in {finding.cause for finding in verdict.also}
+    assert "crash_loop" not in {finding.cause for finding in verdict.other_findings}
 
 
 @pytest.mark.parametrize(("log_continues", "cause"), [(True, "scale_in"), (False, "crash")])
@@ -347,7 +347,7 @@ def test_static_member_replaced_repeatedly_is_a_crash_loop() -> None:
         scenario.replace("i", at)
         scenario.log("c1", EventKind.MEMBER_JOINED, at + 0.1, member=scenario.ids["i"], instance="i", generation=1)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("crash_loop", ("i",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("crash_loop", ("i",), True)
     assert verdict.confidence >= SURE
 
 
@@ -364,8 +364,8 @@ def test_late_static_member_is_no_conflict() -> None:
         # The broker logs the old member id but not the new one.
         scenario.broker(EventKind.MEMBER_REPLACED, at, instance="i", detail={"old_member": ids[number]})
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("i",), True)
-    assert "instance_id_conflict" not in {finding.cause for finding in verdict.also}
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("poll_delay", ("i",), True)
+    assert "instance_id_conflict" not in {finding.cause for finding in verdict.other_findings}
 
 
 @pytest.mark.parametrize("leaves", [True, False])
@@ -463,7 +463,7 @@ def test_broker_killed_twice_has_two_outages() -> None:
         scenario.form(at + 2)
     verdict = scenario.verdict()
     assert verdict.cause == "coordinator_restart"
-    assert "crash" not in {finding.cause for finding in verdict.also}
+    assert "crash" not in {finding.cause for finding in verdict.other_findings}
     assert len(scenario.history().outages) == 2
 
 
@@ -496,7 +496,7 @@ def test_shared_client_id_without_logs_is_unsure() -> None:
 
 def test_shared_client_id_uses_log_names() -> None:
     verdict = shared_client_id(logged=True).verdict()
-    assert (verdict.cause, verdict.culprits, verdict.storm) == ("poll_delay", ("q",), True)
+    assert (verdict.cause, verdict.culprits, verdict.is_storm) == ("poll_delay", ("q",), True)
 
 
 @pytest.mark.parametrize("folder", ["logs/{}.log", "logs/{}/app.log"], ids=["by file", "by folder"])
@@ -546,7 +546,7 @@ def test_subscription_change_after_restart_is_found() -> None:
     scenario.log("b", OtherEventKind.CLIENT_SUBSCRIBED, 60, detail={"topics": ["t", "u"]})
     scenario.rejoin("b", 60.1)
     scenario.form(61)
-    causes = {scenario.verdict().cause, *(finding.cause for finding in scenario.verdict().also)}
+    causes = {scenario.verdict().cause, *(finding.cause for finding in scenario.verdict().other_findings)}
     assert "subscription_change" in causes
 
 
@@ -600,4 +600,4 @@ def test_rejoining_members_joined_before_the_history() -> None:
     scenario.rows = [row for row in scenario.rows if row.time_ms >= 29_000]
     verdict = scenario.verdict()
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("c",))
-    assert "scale_out" not in {finding.cause for finding in verdict.also}
+    assert "scale_out" not in {finding.cause for finding in verdict.other_findings}

@@ -52,7 +52,7 @@ def test_single_failure_is_named(kind: str, detail: dict[str, Any], cause: str) 
     verdict = scenario.verdict()
     assert verdict.cause == cause
     assert 0.5 <= verdict.confidence <= 0.7
-    assert verdict.missing
+    assert verdict.missing_input
     assert verdict.evidence
     assert exit_code([verdict]) == EXIT_UNKNOWN
 
@@ -85,7 +85,7 @@ def test_healthy_needs_evidence_of_health() -> None:
     scenario.log("a", EventKind.COORDINATOR_FOUND, 1, detail={"node": "1"})
     verdict = scenario.verdict()
     assert verdict.cause == "unknown"
-    assert verdict.missing
+    assert verdict.missing_input
     assert exit_code([verdict]) == EXIT_UNKNOWN
     scenario.log("a", EventKind.MEMBER_JOINED, 2, generation=1)
     assert scenario.verdict().cause == "healthy"
@@ -154,7 +154,7 @@ def test_partial_verdict_says_what_to_check() -> None:
     scenario = Scenario()
     scenario.log("a", EventKind.COORDINATOR_LOST, 3)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.partial) == ("coordinator_restart", True)
+    assert (verdict.cause, verdict.is_partial) == ("coordinator_restart", True)
     assert verdict.prescriptions
     assert not any("nothing to do" in item.what for item in verdict.prescriptions)
 
@@ -189,7 +189,7 @@ def test_broker_that_does_not_answer_is_named() -> None:
         scenario.log("a", EventKind.SESSION_LOST, at, detail={"error": "session timed out", "node": "2"})
     verdict = scenario.verdict()
     assert verdict.headline == "a got no heartbeat response from broker 2 for its session timeout (2 times)"
-    assert verdict.missing[0].endswith("add the log of broker 2")
+    assert verdict.missing_input[0].endswith("add the log of broker 2")
 
 
 @pytest.mark.parametrize(("spread", "is_shared"), [(3, True), (60, False)])
@@ -235,7 +235,7 @@ def test_refused_join_is_named_with_its_error() -> None:
     scenario = Scenario()
     scenario.log("a", EventKind.JOIN_REFUSED, 3, detail={"error": "Group authorization failed."})
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.partial) == ("join_refused", True)
+    assert (verdict.cause, verdict.is_partial) == ("join_refused", True)
     assert verdict.headline == "a failed to join the group: Group authorization failed"
     assert "ACL Read" in verdict.prescriptions[0].what
 
@@ -280,7 +280,7 @@ def test_assignment_that_was_not_stored_is_not_healthy() -> None:
     scenario.broker(EventKind.REBALANCE_STARTED, 60, detail=detail)
     scenario.form(61)
     verdict = scenario.verdict()
-    assert (verdict.cause, verdict.partial, verdict.culprits) == ("unknown", True, ())
+    assert (verdict.cause, verdict.is_partial, verdict.culprits) == ("unknown", True, ())
     assert "__consumer_offsets" in verdict.headline
 
 

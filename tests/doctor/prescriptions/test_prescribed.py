@@ -131,6 +131,6 @@ def test_spark_query_is_not_told_to_poll() -> None:
 
 def test_group_of_one_member_is_not_shared() -> None:
     scenario = late(Scenario().start("b"))
-    assert not any("read the same topics" in text for text in scenario.verdict().missing)
+    assert not any("read the same topics" in text for text in scenario.verdict().missing_input)
     shared = late(Scenario().start("a", "b"))
-    assert any("read the same topics" in text for text in shared.verdict().missing)
+    assert any("read the same topics" in text for text in shared.verdict().missing_input)

@@ -122,7 +122,7 @@ def _differences(label: Mapping[str, Any], verdict: Verdict | None) -> Iterator[
         "cause": verdict.cause,
         "culprits": sorted(verdict.culprits),
         "rebalances": verdict.rebalances,
-        "storm": verdict.storm,
+        "storm": verdict.is_storm,
     }
     for name, value in fields.items():
         expected = sorted(label[name]) if name == "culprits" else label[name]

@@ -83,7 +83,7 @@ def test_log_without_dates_is_read_in_its_order(
     (tmp_path / "client.log").write_text(_log(layout))
     (verdict,) = diagnose(spark, DiagnosisRequest(paths=[str(tmp_path)])).verdicts
     assert (verdict.cause, verdict.culprits) == ("poll_delay", ("app-1",))
-    assert any(remark in text for text in verdict.missing)
+    assert any(remark in text for text in verdict.missing_input)
     assert [line.where for line in verdict.evidence] == [f"{tmp_path}/client.log:2"]
 
 

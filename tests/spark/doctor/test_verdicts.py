@@ -33,7 +33,7 @@ def test_verdict_on_every_incident_matches_its_label(spark: "SparkSession") -> N
             verdict.cause,
             frozenset(verdict.culprits),
             verdict.rebalances,
-            verdict.storm,
+            verdict.is_storm,
         )
         for verdict in diagnosis.verdicts
     }
@@ -63,7 +63,7 @@ def test_single_source_is_never_confident_and_wrong(spark: "SparkSession", files
     known = {key: label["cause"] for key, label in labels.items() if key in sure}
     assert len(known) > 1
     assert {key: sure[key] for key in known} == known
-    assert all(verdict.missing for verdict in diagnosis.verdicts if verdict.confidence < SURE)
+    assert all(verdict.missing_input for verdict in diagnosis.verdicts if verdict.confidence < SURE)
 
 
 @pytest.mark.parametrize(

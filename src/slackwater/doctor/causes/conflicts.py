@@ -65,9 +65,9 @@ def instance_id_conflict(history: GroupHistory, departures: Sequence[ExplainedDe
         times=tuple(explained.left_ms for explained in swaps) or tuple(row.time_ms for row in reports),
         confidence=CERTAIN if fences else LIKELY,
         evidence=shown([*lines[:1], *lines[len(swaps[:2]) :], *lines[1 : len(swaps[:2])]]),
-        recurring=max(len(swaps), len(reports)) > 1 or not fences,  # replacing in turn happens more than once
+        is_recurring=max(len(swaps), len(reports)) > 1 or not fences,  # replacing in turn happens more than once
         figures={"takeovers": len(swaps) or len(reports)},
-        missing=() if users else ("which processes they are; add the clients' logs or __consumer_offsets",),
+        missing_input=() if users else ("which processes they are; add the clients' logs or __consumer_offsets",),
         alternatives=() if fences else ("static_restart_in_time",),
         headline=_conflict(instances, _with_hosts(history, instances, users), len(swaps), len(reports)),
     )
@@ -208,7 +208,7 @@ def shared_group_id(history: GroupHistory, departures: Sequence[ExplainedDepartu
         times=tuple(explained.left_ms for explained in departures),
         confidence=SURE + 0.1,
         evidence=shown(lines),
-        recurring=recurs(departures),
+        is_recurring=recurs(departures),
         figures={"services": len(services)},
         headline=f"{len(services)} services without a common topic use one group.id: "
         + "; ".join(

@@ -51,7 +51,7 @@ def coordinator_restart(history: GroupHistory, departures: Sequence[ExplainedDep
         confidence=CERTAIN if logged_by_broker and continues else LIKELY,
         evidence=shown(evidence(row, _what(row, outage)) for outage in outages for row in outage.rows),
         figures={"down_ms": max(outage.ended_ms - (outage.began_ms or outage.ended_ms) for outage in outages)},
-        missing=(
+        missing_input=(
             *(() if logged_by_broker else (BROKER_LOG,)),
             *(() if continues else (STILL_THERE,)),
         ),
@@ -99,9 +99,9 @@ def coordinator_unreachable(history: GroupHistory, departures: Sequence[Explaine
         evidence=shown(
             evidence(row, f"{name or 'a client'} lost it again") for name, own in cycles.items() for row in own
         ),
-        recurring=True,
+        is_recurring=True,
         figures={"losses": len(rows)} | ({"lasted_ms": lasted_ms} if lasted_ms else {}),
-        missing=() if is_alone else (OTHERS,),
+        missing_input=() if is_alone else (OTHERS,),
         alternatives=() if is_alone else ("coordinator_restart",),
         headline=f"{shown_names(tuple(filter(None, cycles)), 'a client')}: found its coordinator and lost it again "
         f"{len(rows)} times" + (f" in {measured(lasted_ms)}" if lasted_ms else ""),

@@ -1,7 +1,7 @@
 """The result of a rule: a cause, the culprits, the times and a confidence.
 
 Invariants:
-- A confidence of 0.8 (`SURE`) or more is sure; below it, `missing` names what would decide.
+- A confidence of 0.8 (`SURE`) or more is sure; below it, `missing_input` names what would decide.
 - A finding has the few lines that decide it, not all lines that agree with it.
 - `figures` are measured, never assumed: remedies compute their numbers from them. `handler_blocks` is a flag (1).
 """
@@ -49,14 +49,14 @@ class Finding:
     times: tuple[int, ...]
     confidence: float
     evidence: tuple[EvidenceLine, ...] = ()
-    secondary: tuple[str, ...] = ()
-    recurring: bool = False
+    secondary_members: tuple[str, ...] = ()
+    is_recurring: bool = False
     figures: Mapping[str, int] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
+    missing_input: tuple[str, ...] = ()
     """What is unknown, and which source contains it."""
     alternatives: tuple[str, ...] = ()
     """Causes that leave the same rows in the sources that were read."""
-    partial: bool = False
+    is_partial: bool = False
     """The context of the failure is missing in the input: it may or may not need action."""
     headline: str = ""
     """The headline of its verdict if the figures cannot describe it (doctor/headlines.py)."""

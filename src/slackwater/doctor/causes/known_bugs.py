@@ -110,7 +110,7 @@ def known_bug(history: GroupHistory, findings: Sequence[Finding]) -> Finding | N
                     cause="known_bug",
                     confidence=SURE,
                     evidence=shown([evidence(started, f"the client is librdkafka {number}"), *finding.evidence]),
-                    missing=(),
+                    missing_input=(),
                     alternatives=(finding.cause,),
                     headline=f"librdkafka {number} has a known bug ({bug.name}): {bug.what}",
                 )

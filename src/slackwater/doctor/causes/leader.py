@@ -57,9 +57,9 @@ def leader_rejoins(history: GroupHistory, departures: Sequence[ExplainedDepartur
         times=tuple(row.time_ms for row in longest),
         confidence=LIKELY,
         evidence=shown(evidence(row, "the leader started a rebalance; no member came or left") for row in longest),
-        recurring=True,
+        is_recurring=True,
         figures={"rejoins": len(longest), "period_ms": every},
-        missing=(WHY,),
+        missing_input=(WHY,),
         alternatives=("subscription_change",),
         headline=f"{shown_names(names, 'the leader')}: rejoined {len(longest)} times, every {measured(every)}"
         + (", as the only member" if is_alone else ", while the members stayed the same"),
@@ -86,10 +86,10 @@ def connect_config_loop(history: GroupHistory, departures: Sequence[ExplainedDep
             evidence(row, f"{row.client or 'a worker'}: its configuration is not that of the assignment")
             for row in rows
         ),
-        recurring=is_loop,
+        is_recurring=is_loop,
         figures={"rejoins": len(rows)},
-        missing=() if is_loop else (WORKERS,),
-        partial=not is_loop,
+        missing_input=() if is_loop else (WORKERS,),
+        is_partial=not is_loop,
         headline=f"{shown_names(names, 'a worker')}: rejoined {plural(len(rows), 'time')} because its configuration "
         "offset is not that of the assignment",
     )

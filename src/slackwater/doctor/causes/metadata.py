@@ -191,7 +191,7 @@ def _from_cluster(history: GroupHistory) -> Finding | None:
         times=unique_times(change.time_ms if row is None else row.time_ms for change, row in chosen),
         confidence=CERTAIN if read else LIKELY,
         evidence=shown(lines),
-        missing=() if read else (CLIENT_LOG,),
+        missing_input=() if read else (CLIENT_LOG,),
     )
 
 
@@ -291,9 +291,9 @@ def _from_rejoins(history: GroupHistory) -> Finding | None:
         times=unique_times(row.time_ms for row in rejoins),
         confidence=LIKELY,
         evidence=shown(evidence(row, "a member rejoined because its topics changed") for row in rejoins),
-        missing=("which topic changed; add the controller's log",),
+        missing_input=("which topic changed; add the controller's log",),
         alternatives=tuple(_CAUSES.values()),
-        partial=bool(by_clients),
+        is_partial=bool(by_clients),
         headline=f"{shown_names(names, 'a client')} rejoined because it found other topics than before{often}"
         if by_clients
         else "",

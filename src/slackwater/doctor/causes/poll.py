@@ -57,13 +57,13 @@ def poll_delay(history: GroupHistory, departures: Sequence[ExplainedDeparture]) 
     return Finding(
         cause="kip848_poll_delay" if history.is_consumer_protocol else "poll_delay",
         culprits=tuple(timeline.name for timeline in culprits),
-        secondary=tuple(timeline.name for timeline in secondary),
+        secondary_members=tuple(timeline.name for timeline in secondary),
         times=tuple(sorted(time for _, times in poll_timeouts for time in times)),
         confidence=confidence if knows_topics else min(confidence, LIKELY),
         evidence=_evidence(culprits, departures),
-        recurring=any(len(times) > 1 for _, times in poll_timeouts),
+        is_recurring=any(len(times) > 1 for _, times in poll_timeouts),
         figures=_figures(history, culprits, departures) | _together(culprits, poll_timeouts),
-        missing=() if knows_topics else (SUBSCRIPTIONS,),
+        missing_input=() if knows_topics else (SUBSCRIPTIONS,),
     )
 
 

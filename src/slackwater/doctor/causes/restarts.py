@@ -75,7 +75,7 @@ def rolling_restart(history: GroupHistory, departures: Sequence[ExplainedDepartu
         ),
         evidence=_evidence(own),
         figures=_figures(own),
-        missing=_open_questions({CLIENT_LOG: reasons_known, BROKER_LOG: dynamic, ASSIGNORS: has_assignor}),
+        missing_input=_open_questions({CLIENT_LOG: reasons_known, BROKER_LOG: dynamic, ASSIGNORS: has_assignor}),
         alternatives=(
             *(() if reasons_known else ("poll_delay",)),
             *(() if dynamic else STATIC),
@@ -127,7 +127,7 @@ def _turnover(history: GroupHistory, gone: Sequence[ExplainedDeparture]) -> Find
         confidence=LIKELY,
         evidence=_evidence(gone),
         figures={"restarts": len(gone)},
-        missing=("which process came back under which name; add __consumer_offsets or the clients' logs",),
+        missing_input=("which process came back under which name; add __consumer_offsets or the clients' logs",),
         alternatives=("scale_out", "scale_in"),
     )
 
@@ -160,7 +160,7 @@ def static_restart(history: GroupHistory, departures: Sequence[ExplainedDepartur
         ),
         evidence=_evidence(own),
         figures=_late_figures(own) if late else _figures(own),
-        missing=() if reasons_known and not alone else (CLIENT_LOG,),
+        missing_input=() if reasons_known and not alone else (CLIENT_LOG,),
         alternatives=("instance_id_conflict",) if alone else () if reasons_known else ("session_expiry",),
     )
 
@@ -187,11 +187,11 @@ def static_member_leaves(history: GroupHistory, departures: Sequence[ExplainedDe
         times=tuple(explained.left_ms for explained in own),
         confidence=SURE if is_back else LIKELY,
         evidence=_evidence(own),
-        recurring=recurs(own),
+        is_recurring=recurs(own),
         figures=_figures(own),
-        missing=() if is_back else (REMOVED,),
+        missing_input=() if is_back else (REMOVED,),
         alternatives=() if is_back else ("scale_in",),
-        partial=not is_back,
+        is_partial=not is_back,
         headline=f"{shown_names(names)}: a static member that sent LeaveGroup{came_back}{count_of(len(own))}",
     )
 

@@ -59,7 +59,7 @@ def scale_out(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -
             for timeline in came
         ),
         alternatives=() if is_seen else ("rolling_restart", "crash_loop"),
-        missing=() if is_seen else (_BEFORE,),
+        missing_input=() if is_seen else (_BEFORE,),
     )
 
 
@@ -94,7 +94,7 @@ def scale_in(history: GroupHistory, departures: Sequence[ExplainedDeparture]) ->
             evidence(explained.departure.evidence, f"{explained.timeline.name} left and did not come back")
             for explained in gone
         ),
-        missing=() if is_known else (_AFTER if is_closed else CLIENT_LOG,),
+        missing_input=() if is_known else (_AFTER if is_closed else CLIENT_LOG,),
         alternatives=_scale_in_alternatives(is_known=is_known, is_seen=is_seen, is_closed=is_closed),
     )
 
@@ -138,10 +138,10 @@ def flapping(history: GroupHistory, departures: Sequence[ExplainedDeparture]) ->
         evidence=shown(
             evidence(row, f"{timeline.name} {joining(row) if step > 0 else 'left'}") for _, step, timeline, row in runs
         ),
-        recurring=True,
+        is_recurring=True,
         figures={"swings": len(runs), "period_ms": (runs[-1][0] - runs[0][0]) // max(1, len(runs) - 1)},
         alternatives=("crash_loop",) if is_unknown else (),
-        missing=(CLIENT_LOG,) if is_unknown and not logged else (),
+        missing_input=(CLIENT_LOG,) if is_unknown and not logged else (),
     )
 
 

@@ -53,9 +53,9 @@ def session_expiry(history: GroupHistory, departures: Sequence[ExplainedDepartur
         times=tuple(explained.left_ms for explained in pauses),
         confidence=confidence if is_certain else min(confidence, LIKELY),
         evidence=_evidence(pauses),
-        recurring=recurs(pauses),
+        is_recurring=recurs(pauses),
         figures=_pause_figures(pauses),
-        missing=() if is_certain else (NO_RESPONSE,),
+        missing_input=() if is_certain else (NO_RESPONSE,),
         alternatives=() if is_certain else ("coordinator_unreachable", "coordinator_restart"),
     )
 
@@ -93,7 +93,7 @@ def crash_loop(history: GroupHistory, departures: Sequence[ExplainedDeparture]) 
             min(sum(confidences) / len(confidences) + 0.1, CERTAIN) if has_crash else min(max(confidences), SURE)
         ),
         evidence=_crash_evidence(repeated),
-        recurring=True,
+        is_recurring=True,
         figures=_restart_figures(repeated),
         alternatives=() if has_crash else ("autoscaler_flapping", "rolling_restart"),
     )
@@ -111,9 +111,9 @@ def _static_loop(departures: Sequence[ExplainedDeparture]) -> Finding | None:
         times=tuple(explained.left_ms for explained in swapped),
         confidence=SURE if is_restarted else LIKELY,
         evidence=_crash_evidence(swapped),
-        recurring=True,
+        is_recurring=True,
         figures=_restart_figures(swapped),
-        missing=() if is_restarted else (CLIENT_LOG,),
+        missing_input=() if is_restarted else (CLIENT_LOG,),
         alternatives=() if is_restarted else ("instance_id_conflict", "static_restart_in_time"),
     )
 
@@ -136,7 +136,7 @@ def crash(history: GroupHistory, departures: Sequence[ExplainedDeparture]) -> Fi
         confidence=max(explained.confidence for explained in crashed),
         evidence=_crash_evidence(crashed),
         figures=_restart_figures(crashed),
-        missing=() if any(explained.timeline.has_log for explained in crashed) else (CLIENT_LOG,),
+        missing_input=() if any(explained.timeline.has_log for explained in crashed) else (CLIENT_LOG,),
         alternatives=_crash_alternatives(crashed),
     )
 

@@ -2,7 +2,8 @@
 
 Invariants:
 - These rules run only if no other rule explains the history with a fault.
-- A finding of this module is partial: its confidence is between 0.5 and 0.7, and `missing` names what would decide.
+- A finding of this module is partial: its confidence is between 0.5 and 0.7, and `missing_input` names what would
+  decide.
 - A request to rejoin (REBALANCE_IN_PROGRESS) is part of every rebalance. It is a failure only if one client gets it
   repeatedly and does not rejoin.
 - A client that finds its coordinator and loses it again repeatedly, while the others keep it, cannot reach it.
@@ -83,7 +84,7 @@ class _Failure(NamedTuple):
     confidence: float
     what: str
     matches: Callable[[Row], bool]
-    missing: str
+    missing_input: str
     alternatives: tuple[str, ...] = ()
 
 
@@ -336,7 +337,7 @@ def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> F
     figures = {"failures": len(rows)} | ({"limit_ms": limits[0]} if limits else {})
     figures |= {"pause_ms": max(silent)} if silent else {}
     during = f": {measured(max(silent))}" if silent else ""
-    what, missing = failure.what, failure.missing
+    what, missing = failure.what, failure.missing_input
     if failure.cause == "join_refused":
         during = f": {rows[0].detail_text('error').rstrip('.')}"
     nodes = {row_predicates.node(row) for row in rows}
@@ -349,11 +350,11 @@ def _finding(history: GroupHistory, failure: _Failure, rows: Sequence[Row]) -> F
         times=tuple(row.time_ms for row in rows),
         confidence=failure.confidence,
         evidence=shown(evidence(row, f"{(names and _name(row)) or 'a client'} {what}") for row in rows),
-        recurring=len(rows) > max(1, len(names)),
+        is_recurring=len(rows) > max(1, len(names)),
         figures=figures,
-        missing=(missing,),
+        missing_input=(missing,),
         alternatives=tuple(_of_protocol(history, cause) for cause in failure.alternatives),
-        partial=True,
+        is_partial=True,
         headline=f"{shown_names(names, 'a client')} {what}{during}{count_of(len(rows))}",
     )
 
@@ -379,8 +380,10 @@ def _moved_coordinator(history: GroupHistory) -> Finding | None:
                         evidence(row, f"{name} found it on broker {node}"),
                     ]
                 ),
-                missing=(f"why it moved (a restart, or a new leader of its partition); add the log of broker {old}",),
-                partial=True,
+                missing_input=(
+                    f"why it moved (a restart, or a new leader of its partition); add the log of broker {old}",
+                ),
+                is_partial=True,
                 headline=f"the coordinator moved from broker {old} to broker {node}",
             )
     return None
@@ -420,9 +423,9 @@ def _lost_while_asked_to_rejoin(history: GroupHistory) -> Finding | None:
                     ]
                 ),
                 figures={"waited_ms": waited_ms} if waited_ms else {},
-                missing=("what the client did meanwhile; add its log between these lines, or the broker's log",),
+                missing_input=("what the client did meanwhile; add its log between these lines, or the broker's log",),
                 alternatives=(_of_protocol(history, "session_expiry"),),
-                partial=True,
+                is_partial=True,
                 headline=f"{name or 'a client'} was asked to rejoin, did not{during}, and was removed from the group",
             )
     return None
@@ -464,9 +467,9 @@ def _left_and_went_on(history: GroupHistory) -> Finding | None:
                 evidence=shown(
                     [evidence(first, f"{name} left the group"), evidence(row, f"{name} went on afterwards")]
                 ),
-                missing=("whether its poll timer made it leave; add the client's log before this line",),
+                missing_input=("whether its poll timer made it leave; add the client's log before this line",),
                 alternatives=("subscription_change",),
-                partial=True,
+                is_partial=True,
                 headline=f"{name} left the group without being closed",
             )
     return None
@@ -519,13 +522,13 @@ def _asked_to_rejoin(history: GroupHistory) -> Finding | None:
             ]
         ),
         figures=figures | ({"rejoined_late": 1} if rejoined is not None else {}),
-        missing=(
+        missing_input=(
             "what the poll loop does meanwhile, and whether it rejoined later; add the rest of the client's log"
             if rejoined is None
             else "what the poll loop did meanwhile; add the application's log",
         ),
         alternatives=("stuck_rebalance",) if rejoined is None else (),
-        partial=True,
+        is_partial=True,
         headline=f"{who} was asked to rejoin {requests}{' and did not' if rejoined is None else done}",
     )
 

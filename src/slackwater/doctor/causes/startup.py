@@ -49,7 +49,7 @@ def startup_herd(history: GroupHistory, departures: Sequence[ExplainedDeparture]
         culprits=tuple(timeline.name for timeline in history.initial_clients),
         times=tuple(generation.time_ms for generation in formed),
         confidence=SURE if logged else LIKELY,
-        missing=() if logged else (STARTS,),
+        missing_input=() if logged else (STARTS,),
         evidence=shown(
             [
                 evidence(first[0], f"the first of {members} members joined"),

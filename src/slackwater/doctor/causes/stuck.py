@@ -53,9 +53,9 @@ def stuck_rebalance(history: GroupHistory, departures: Sequence[ExplainedDepartu
         times=tuple(row.time_ms for row in rows),
         confidence=SURE if open_ms > timeout else LIKELY,
         evidence=shown(evidence(row, "the rebalance does not end") for row in rows),
-        recurring=len(failed) > 1,
+        is_recurring=len(failed) > 1,
         figures=({"timeout_ms": known} if known else {}) | ({"open_ms": open_ms} if hangs else {}),
-        missing=()
+        missing_input=()
         if names
         else ("which member it waits for; add the members' logs or look at `slackwater groups describe`",),
     )
@@ -104,6 +104,6 @@ def never_converges(history: GroupHistory, departures: Sequence[ExplainedDepartu
         times=tuple(row.time_ms for row in longest),
         confidence=SURE,
         evidence=shown(evidence(row, "another follow-up rebalance without a change of members") for row in longest),
-        recurring=True,
+        is_recurring=True,
         figures={"rounds": len(longest)},
     )

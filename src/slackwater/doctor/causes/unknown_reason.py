@@ -44,9 +44,9 @@ def unknown_reason(history: GroupHistory, departures: Sequence[ExplainedDepartur
             times=times,
             confidence=LIKELY,
             evidence=lines,
-            recurring=True,
+            is_recurring=True,
             figures={"limit_ms": limit},
-            missing=_missing(history, names),
+            missing_input=_missing(history, names),
             alternatives=("crash_loop",),
         )
     return Finding(
@@ -55,8 +55,8 @@ def unknown_reason(history: GroupHistory, departures: Sequence[ExplainedDepartur
         times=times,
         confidence=UNSURE,
         evidence=lines,
-        recurring=recurring,
-        missing=_missing(history, names),
+        is_recurring=recurring,
+        missing_input=_missing(history, names),
         alternatives=unique(cause for explained in own for cause in _could_be(history, explained)),
     )
 
