@@ -1,10 +1,10 @@
 """Requests of the admin client to a group's coordinator, which is looked up again when it has moved."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
+from slackwater.client.network.backoff import RetryBackoff
 from slackwater.client.network.cluster import ADMIN, BrokerNode, Cluster
 from slackwater.client.network.connection import BrokerConnection
 from slackwater.client.network.coordinators import CoordinatorType, find_coordinator
@@ -26,9 +26,8 @@ async def with_coordinator(
     cluster: Cluster, group_id: str, call: Callable[[BrokerConnection], Awaitable[T]], *, timeout_s: float | None = None
 ) -> T:
     """Call `call` with a connection to the coordinator; retry retriable errors until the timeout."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + (cluster.config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s)
-    backoff_s = cluster.config.retry_backoff_ms / 1000
+    config = cluster.config
+    backoff = RetryBackoff(config, config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s)
     while True:
         try:
             coordinator = await coordinator_of(cluster, group_id)
@@ -36,12 +35,11 @@ async def with_coordinator(
         except (BrokerError, NetworkError) as error:
             if isinstance(error, BrokerError) and not error.retriable:
                 raise
-            if loop.time() + backoff_s > deadline:
+            if backoff.is_exhausted:
                 raise ClientTimeoutError(
                     f"The coordinator of group {group_id} did not respond in time: {error}"
                 ) from error
-        await asyncio.sleep(backoff_s)
-        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)
+        await backoff.wait()
 
 
 async def remove_members(

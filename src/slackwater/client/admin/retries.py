@@ -5,11 +5,11 @@ Invariants:
 - Retriable errors are retried with a growing backoff, until default.api.timeout.ms.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Container
 from typing import Final, TypeVar
 
 from slackwater.client.errors import NetworkError
+from slackwater.client.network.backoff import RetryBackoff
 from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import BrokerError, Error
 
@@ -46,18 +46,15 @@ async def _retry(
     cluster: Cluster, call: Callable[[], Awaitable[T]], retriable: Container[Error], *, connections: bool
 ) -> T:
     await ensure_connected(cluster)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + cluster.config.default_api_timeout_ms / 1000
-    backoff_s = cluster.config.retry_backoff_ms / 1000
+    backoff = RetryBackoff(cluster.config, cluster.config.default_api_timeout_ms / 1000)
     while True:
         try:
             return await call()
         except BrokerError as error:
-            if error.error not in retriable or loop.time() + backoff_s > deadline:
+            if error.error not in retriable or backoff.is_exhausted:
                 raise
             cluster.controller_id = -1  # it may have moved
         except NetworkError:
-            if not connections or loop.time() + backoff_s > deadline:
+            if not connections or backoff.is_exhausted:
                 raise
-        await asyncio.sleep(backoff_s)
-        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)
+        await backoff.wait()

@@ -12,6 +12,7 @@ from collections import deque
 from typing import Final
 
 from slackwater.client.errors import NetworkError
+from slackwater.client.network.backoff import RetryBackoff
 from slackwater.client.network.cluster import LAST_PRODUCE_VERSION_BY_NAME, Cluster
 from slackwater.client.network.thread import NetworkThread
 from slackwater.client.producer.partitioner import partition_for_key
@@ -55,7 +56,7 @@ class EventPublisher:
             await asyncio.wait([self._task], timeout=timeout_s)
 
     async def _write_all(self) -> None:
-        backoff_s = self._cluster.config.retry_backoff_ms / 1000
+        backoff = RetryBackoff(self._cluster.config)
         failures = 0
         while self._pending and not self._disabled:
             events = [self._pending.popleft() for _ in range(min(len(self._pending), MAX_BATCH))]
@@ -74,8 +75,7 @@ class EventPublisher:
                 except Exception:
                     log.exception("Writing group events failed.")
                     self._disabled = True
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(backoff_s * 2, self._cluster.config.retry_backoff_max_ms / 1000)
+                await backoff.wait()
 
     def _give_up(self, error: SlackwaterError) -> None:
         self._disabled = True

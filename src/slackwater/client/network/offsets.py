@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
+from slackwater.client.network.backoff import RetryBackoff
 from slackwater.client.network.cluster import Cluster
 from slackwater.group.errors import Error
 from slackwater.group.topic_partition import TopicPartition
@@ -43,10 +44,9 @@ async def list_offsets(
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """Return the offset for each timestamp, `LATEST` or `EARLIEST`; None where no record is as new."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + (cluster.config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s)
+    config = cluster.config
+    backoff = RetryBackoff(config, config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s)
     offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-    backoff_s = cluster.config.retry_backoff_ms / 1000
     last_error: Exception | None = None
     while missing := {partition: time for partition, time in timestamps.items() if partition not in offsets}:
         received, error = await list_offsets_once(cluster, missing, read_committed=read_committed)
@@ -54,12 +54,11 @@ async def list_offsets(
         last_error = error or last_error
         if len(offsets) == len(timestamps):
             break
-        if loop.time() + backoff_s > deadline:
+        if backoff.is_exhausted:
             names = ", ".join(str(partition) for partition in sorted(set(timestamps) - set(offsets))[:5])
             reason = f" {last_error}" if last_error is not None else " They have no leader, or do not exist."
             raise ClientTimeoutError(f"Listing the offsets of {names} timed out.{reason}")
-        await asyncio.sleep(backoff_s)
-        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)
+        await backoff.wait()
         try:
             await cluster.refresh({partition.topic for partition in missing})
         except NetworkError as failed:

@@ -11,12 +11,12 @@ Invariants:
   responses end the range.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
+from slackwater.client.network.backoff import RetryBackoff
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.fetch import (
     FetchedData,
@@ -62,13 +62,10 @@ class RangeReader:
         self._on_data_loss = on_data_loss
         self._preferred_replica: int | None = None
         self._last_failure = "no response"
-        self._deadline = 0.0
 
     async def read(self, position: int) -> FetchedData | None:
         """Return the next batches from `position` on, or None at the end of the range."""
-        config = self._cluster.config
-        self._deadline = asyncio.get_running_loop().time() + self._timeout_ms / 1000
-        backoff_s = config.retry_backoff_ms / 1000
+        backoff = RetryBackoff(self._cluster.config, self._timeout_ms / 1000)
         empty_responses = 0
         while position < self._range.until_offset:
             data = await self._fetch(position)
@@ -87,8 +84,9 @@ class RangeReader:
                     self._last_failure = "the broker returned no records"
                 else:
                     self._on_error(error, status, position)
-            await self._back_off(backoff_s, position)
-            backoff_s = min(backoff_s * 2, config.retry_backoff_max_ms / 1000)
+            if backoff.is_exhausted:
+                raise self._timeout_error(position)
+            await backoff.wait()
         return None
 
     async def _fetch(self, position: int) -> PartitionData | None:
@@ -145,13 +143,11 @@ class RangeReader:
         self._last_failure = error.name
         self._cluster.topics.pop(self._partition.topic, None)  # the leader may have moved
 
-    async def _back_off(self, backoff_s: float, position: int) -> None:
-        if asyncio.get_running_loop().time() + backoff_s > self._deadline:
-            raise ClientTimeoutError(
-                f"No records of {self._partition} from offset {position} arrived within {self._timeout_ms} ms "
-                f"({self._timeout_setting}): {self._last_failure.rstrip('.')}."
-            )
-        await asyncio.sleep(backoff_s)
+    def _timeout_error(self, position: int) -> ClientTimeoutError:
+        return ClientTimeoutError(
+            f"No records of {self._partition} from offset {position} arrived within {self._timeout_ms} ms "
+            f"({self._timeout_setting}): {self._last_failure.rstrip('.')}."
+        )
 
     async def _resolve_out_of_range(self, position: int) -> int:
         """Return the offset to continue from when the log does not contain the position."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
+from slackwater.client.network.backoff import RetryBackoff
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.coordinators import CoordinatorType, find_coordinator
 from slackwater.group.errors import BrokerError, Error, SlackwaterError
@@ -54,8 +55,7 @@ async def abort_open_transaction(cluster: Cluster, transactional_id: str) -> Err
 
 async def list_open_transactions(cluster: Cluster, pattern: str) -> list[str]:
     """Return the transactional ids with an open transaction that match a regular expression as a whole."""
-    loop = asyncio.get_running_loop()
-    deadline, backoff_s = loop.time() + _TIMEOUT_S, _FIRST_BACKOFF_S
+    backoff = RetryBackoff(cluster.config, _TIMEOUT_S, first_s=_FIRST_BACKOFF_S)
     while True:
         try:
             await cluster.refresh()
@@ -64,10 +64,9 @@ async def list_open_transactions(cluster: Cluster, pattern: str) -> list[str]:
         except SlackwaterError as error:
             # A coordinator that loads its transactions cannot list any; after a restart that takes a moment.
             can_retry = isinstance(error, NetworkError) or (isinstance(error, BrokerError) and error.retriable)
-            if not can_retry or loop.time() + backoff_s > deadline:
+            if not can_retry or backoff.is_exhausted:
                 raise
-        await asyncio.sleep(backoff_s)
-        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)
+        await backoff.wait()
     names = {name for found in responses for name in found}
     return sorted(name for name in names if re.fullmatch(pattern, name))
 
@@ -92,8 +91,7 @@ async def _request(
     response_type: type[R],
     last_version: int | None,
 ) -> R:
-    loop = asyncio.get_running_loop()
-    deadline, backoff_s = loop.time() + _TIMEOUT_S, _FIRST_BACKOFF_S
+    backoff = RetryBackoff(cluster.config, _TIMEOUT_S, first_s=_FIRST_BACKOFF_S)
     while True:
         try:
             node = await find_coordinator(cluster, CoordinatorType.TRANSACTION, transactional_id)
@@ -115,9 +113,8 @@ async def _request(
             if not rejected.retriable:
                 raise
             reason = str(rejected)
-        if loop.time() + backoff_s > deadline:
+        if backoff.is_exhausted:
             raise ClientTimeoutError(
                 f"The transaction of {transactional_id} could not be ended within {_TIMEOUT_S:g} s: {reason}"
             )
-        await asyncio.sleep(backoff_s)
-        backoff_s = min(backoff_s * 2, cluster.config.retry_backoff_max_ms / 1000)
+        await backoff.wait()

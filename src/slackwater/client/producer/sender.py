@@ -18,7 +18,6 @@ Invariants:
 - Callbacks run on the network thread, without the lock, in the order of the records of a partition.
 """
 
-import asyncio
 import random
 import threading
 from collections import defaultdict
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slackwater.client.errors import ClientTimeoutError, NetworkError
+from slackwater.client.network.backoff import RetryBackoff
 from slackwater.client.network.cluster import LAST_PRODUCE_VERSION_BY_NAME, Cluster
 from slackwater.client.network.maintenance import MetadataRefresher
 from slackwater.client.network.thread import EarliestTimer, NetworkThread
@@ -157,7 +157,7 @@ class Sender:
             self._network.create_task(self._init_producer())
 
     async def _init_producer(self) -> None:
-        backoff_s = self._cluster.config.retry_backoff_ms / 1000
+        backoff = RetryBackoff(self._cluster.config)
         try:
             while True:
                 try:
@@ -172,8 +172,7 @@ class Sender:
                 if not error.retriable:
                     text = f"InitProducerId failed: {error.name}."
                     raise self._cluster.error(error, text, "Write on a topic, or IdempotentWrite on the cluster")
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(backoff_s * 2, self._cluster.config.retry_backoff_max_ms / 1000)
+                await backoff.wait()
                 with self._changed:
                     self._fail_expired(self._network.loop.time())
                 self._complete()
