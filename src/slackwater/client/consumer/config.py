@@ -16,6 +16,7 @@ from slackwater.group.member import MemberConfig
 from slackwater.settings import Value
 from slackwater.variables import expand_variables
 
+# The lines of a consumer have one logger, whichever module writes them.
 log = get_logger("slackwater.client.consumer.consumer")
 STRATEGY: Final = "partition.assignment.strategy"
 _client_numbers = itertools.count(1)

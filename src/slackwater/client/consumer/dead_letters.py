@@ -12,6 +12,7 @@ from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, SlackwaterError, UsageError
 from slackwater.group.work.effects import WriteDeadLetter
 
+# The lines of Consumer.run have one logger, whichever module writes them.
 log = get_logger("slackwater.client.consumer.runner")
 MAX_BLOCK_MS: Final = 10_000
 JOIN_TIMEOUT_S: Final = 1.0

@@ -61,6 +61,7 @@ from slackwater.group.topic_partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
 
+# The lines of a consumer have one logger, whichever module writes them.
 log = get_logger("slackwater.client.consumer.consumer")
 T = TypeVar("T")
 _MAX_WAIT_S: Final = 3600.0

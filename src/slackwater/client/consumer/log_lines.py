@@ -30,6 +30,7 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
 from slackwater.version import __version__
 
+# The lines of a consumer have one logger, whichever module writes them.
 log = get_logger("slackwater.client.consumer.consumer")
 POLL_TIMEOUT: Final = (
     "consumer poll timeout has expired. This means the time between subsequent calls to poll() was longer than the "

@@ -22,6 +22,7 @@ from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 from slackwater.group.work.effects import StartTask
 
+# The lines of Consumer.run have one logger, whichever module writes them.
 log = get_logger("slackwater.client.consumer.runner")
 JOIN_TIMEOUT_S: Final = 1.0
 

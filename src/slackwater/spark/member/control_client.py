@@ -14,6 +14,7 @@ from typing import Any, Final
 from slackwater.escaping import get_logger
 from slackwater.spark.member.control_server import ControlAddress, parse_message
 
+# The lines of one query have one logger, whichever module writes them.
 log = get_logger("slackwater.spark.member.query_member")
 CONNECT_TIMEOUT_S: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024

@@ -31,6 +31,7 @@ from slackwater.spark.source.offset_json import batch_from_spark_offsets
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions
 
+# The lines of one query have one logger, whichever module writes them.
 log = get_logger("slackwater.spark.member.query_member")
 MAX_IDLE_WAIT_S: Final = 0.15
 MIN_IDLE_WAIT_S: Final = 0.01
