@@ -62,7 +62,7 @@ def fill_names(rows: Iterable[EventRow], summaries: FileSummaries, row_ids: Iter
         _fill_group(row, instances, lambda row: row.get("instance"))
 
 
-def assign_unknown_group(rows: Iterable[EventRow]) -> None:
+def assign_nameless_group(rows: Iterable[EventRow]) -> None:
     """Put failures in clients' logs, and fenced members, that belong to no known group into the nameless group."""
     for row in rows:
         is_failure = row["kind"] in NAMELESS_FAILURES and row["source"] == EventSource.CLIENT_LOG

@@ -23,7 +23,7 @@ from slackwater.doctor.history.lines import GROUP_EVENT, RECORD, SHOWN_CHARACTER
 from slackwater.doctor.history.log_events import ARROW_TYPES, LogReader, is_complete
 from slackwater.doctor.history.ranges import read_blocks, whole_file
 from slackwater.doctor.history.summaries import NO_TIMESTAMP_PREFIX, FileSummaries, summarize
-from slackwater.doctor.local.attribution import EventRow, RowIds, assign_unknown_group, fill_names
+from slackwater.doctor.local.attribution import EventRow, RowIds, assign_nameless_group, fill_names
 from slackwater.doctor.local.records import TextLine, dumped_record, group_event_rows, offsets_rows
 from slackwater.doctor.timeline.cluster_history import ClusterHistory
 
@@ -50,9 +50,9 @@ class LocalHistory:
         zones = dict(request.zones)
         reader = LogReader(zones, request.zone, request.cluster, clusters_dir, with_text=False)
         self.summaries: Final = FileSummaries()
-        self._cluster_rows: Final = live
-        self._log_tables: Final[list[pa.Table]] = []
-        self._rows_with_gaps: Final[list[EventRow]] = []
+        self._live_rows: Final = live
+        self._complete_tables: Final[list[pa.Table]] = []
+        self._incomplete_rows: Final[list[EventRow]] = []
         for file in files:
             for position, data in read_blocks(whole_file(file)):
                 rows = reader.read(file.name, find_lines(data, position))
@@ -61,14 +61,14 @@ class LocalHistory:
                 on_progress(len(data))
         self._undecoded: list[TextLine] = []
         self._record_rows: Final = self._read_record_rows()
-        self._filled_rows: Final = self._fill_names()
+        self._completed_rows: Final = self._fill_names()
 
     def _add(self, rows: pa.Table) -> None:
         self.summaries.add(summarize(rows).values())
         complete = pa.array(is_complete(rows))
         used = [name for name in rows.column_names if name not in UNUSED_BY_RULES and name != "text"]
-        self._log_tables.append(rows.select(used).filter(complete))
-        self._rows_with_gaps.extend(to_json_rows(rows.filter(pc.invert(complete))).to_pylist())
+        self._complete_tables.append(rows.select(used).filter(complete))
+        self._incomplete_rows.extend(to_json_rows(rows.filter(pc.invert(complete))).to_pylist())
 
     def _read_record_rows(self) -> list[EventRow]:
         """Return the rows of dumped records and group events."""
@@ -77,45 +77,45 @@ class LocalHistory:
         return [*rows, *group_event_rows(self._lines(GROUP_EVENT))]
 
     def _lines(self, kind: str) -> list[TextLine]:
-        lines = (row for row in self._rows_with_gaps if row["template"] == kind)
+        lines = (row for row in self._incomplete_rows if row["template"] == kind)
         return [TextLine(row["cluster"], row["file"], row["position"], row["text"]) for row in lines]
 
     def _fill_names(self) -> list[EventRow]:
         """Return the incomplete rows of logs, with the names that other rows determine."""
-        rows = [dict(row) for row in self._rows_with_gaps if row["kind"] is not None]
+        rows = [dict(row) for row in self._incomplete_rows if row["kind"] is not None]
         if rows:
             fill_names(rows, self.summaries, self._row_ids())
         return rows
 
     def _row_ids(self) -> set[RowIds]:
         ids: set[RowIds] = set()
-        for table in self._log_tables:
+        for table in self._complete_tables:
             present = [name for name in ID_COLUMNS if name in table.column_names]
             for row in table.select(present).group_by(present, use_threads=False).aggregate([]).to_pylist():
                 ids.add(RowIds.of(row))
-        others = (*self._rows_with_gaps, *self._cluster_rows, *self._record_rows)
+        others = (*self._incomplete_rows, *self._live_rows, *self._record_rows)
         return ids.union(map(RowIds.of, others))
 
     def table(self) -> pa.Table:
         """Return all rows with a group."""
-        completed = [dict(row) for row in self._filled_rows]
-        assign_unknown_group(completed)
-        rows = [row for row in (*completed, *self._record_rows, *self._cluster_rows) if row.get("group")]
+        completed = [dict(row) for row in self._completed_rows]
+        assign_nameless_group(completed)
+        rows = [row for row in (*completed, *self._record_rows, *self._live_rows) if row.get("group")]
         plain = pa.Table.from_pylist(rows, schema=_SCHEMA)
         plain = plain.select([name for name in plain.column_names if plain[name].null_count < plain.num_rows])
-        return pa.concat_tables([*self._log_tables, plain], promote_options="default")
+        return pa.concat_tables([*self._complete_tables, plain], promote_options="default")
 
     def has_events(self, selection: Selection) -> bool:
         """Return whether any event is in the selection."""
-        tables = (table for table in self._log_tables if table.num_rows)
+        tables = (table for table in self._complete_tables if table.num_rows)
         return any(pc.any(is_selected(table, selection)).as_py() for table in tables) or bool(
-            _select((*self._filled_rows, *self._record_rows, *self._cluster_rows), selection)
+            _select((*self._completed_rows, *self._record_rows, *self._live_rows), selection)
         )
 
     def cluster_histories(self, selection: Selection) -> dict[str, ClusterHistory]:
         """Return the history of each cluster's brokers and topics."""
         changes: dict[tuple[Any, ...], EventRow] = {}
-        for row in _select([row for row in self._rows_with_gaps if row["kind"] in CLUSTER_KINDS], selection):
+        for row in _select([row for row in self._incomplete_rows if row["kind"] in CLUSTER_KINDS], selection):
             _merge_change(changes, row)
         rows: dict[str, list[Row]] = {}
         for change in changes.values():
@@ -131,7 +131,7 @@ class LocalHistory:
         """Return per file the number of relevant lines that no template matches, and the first of them."""
         ended_ms = self.summaries.ended_ms()
         lines: dict[tuple[str | None, str], list[tuple[int, str]]] = {}
-        for row in self._rows_with_gaps:
+        for row in self._incomplete_rows:
             time_ms, cluster = row["time_ms"], row["cluster"] or ""
             is_undated = row["kind"] is not None and time_ms is not None and time_ms < MIN_DATED_MS
             without_time = is_undated and is_dated(ended_ms.get(cluster, 0))

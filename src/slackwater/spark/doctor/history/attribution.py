@@ -18,22 +18,22 @@ from slackwater.doctor.history.summaries import WITHOUT_GROUP, FileSummaries
 from slackwater.group.events import EventSource
 
 
-def fill_names(rows: DataFrame, summaries: FileSummaries, names: DataFrame) -> DataFrame:
+def fill_names(rows: DataFrame, summaries: FileSummaries, row_ids: DataFrame) -> DataFrame:
     """Fill in the groups and clients that a row's file, or the names of its cluster, determine."""
     columns = rows.columns
     if summaries.has_any("without_names"):
         rows = _fill_from_file(rows, summaries)
     if any("without_group" in summary.contents and summary.only_group is None for summary in summaries.values()):
-        rows = _fill_group_from_client(rows, names)
+        rows = _fill_group_from_client(rows, row_ids)
     if summaries.has_any("members_without_group"):
-        rows = _fill_group_from_member(rows, names)
+        rows = _fill_group_from_member(rows, row_ids)
     return rows.select(*columns)
 
 
-def fill_group_from_instance(rows: DataFrame, names: DataFrame) -> DataFrame:
+def fill_group_from_instance(rows: DataFrame, row_ids: DataFrame) -> DataFrame:
     """Fill in the only group that an instance id is known in."""
     known = (
-        names.filter("`group` IS NOT NULL AND instance IS NOT NULL")
+        row_ids.filter("`group` IS NOT NULL AND instance IS NOT NULL")
         .groupBy(F.col("cluster").alias("known_cluster"), F.col("instance").alias("known_instance"))
         .agg(_only(F.col("group")).alias("known_group"))
         .filter("known_group IS NOT NULL")
@@ -58,10 +58,10 @@ def _fill_from_file(rows: DataFrame, summaries: FileSummaries) -> DataFrame:
     return filled.select(*rows.columns)
 
 
-def _fill_group_from_client(rows: DataFrame, names: DataFrame) -> DataFrame:
+def _fill_group_from_client(rows: DataFrame, row_ids: DataFrame) -> DataFrame:
     client = F.coalesce("client", _client_of_member())
     known = (
-        names.filter("`group` IS NOT NULL")
+        row_ids.filter("`group` IS NOT NULL")
         .groupBy(F.col("cluster").alias("known_cluster"), client.alias("known_client"))
         .agg(_only(F.col("group")).alias("known_group"))
         .filter("known_client IS NOT NULL AND known_group IS NOT NULL")
@@ -71,7 +71,7 @@ def _fill_group_from_client(rows: DataFrame, names: DataFrame) -> DataFrame:
     return filled.withColumn("group", F.coalesce("group", "known_group")).select(*rows.columns)
 
 
-def _fill_group_from_member(rows: DataFrame, names: DataFrame) -> DataFrame:
+def _fill_group_from_member(rows: DataFrame, row_ids: DataFrame) -> DataFrame:
     member = F.when(F.col("kind").isin(*WITHOUT_GROUP) & F.col("group").isNull(), _named_member())
     needed = (
         rows.select(F.col("cluster").alias("known_cluster"), member.alias("needed"))
@@ -79,7 +79,7 @@ def _fill_group_from_member(rows: DataFrame, names: DataFrame) -> DataFrame:
         .filter("needed IS NOT NULL")
     )
     known = (
-        names.filter("`group` IS NOT NULL AND member IS NOT NULL")
+        row_ids.filter("`group` IS NOT NULL AND member IS NOT NULL")
         .join(F.broadcast(needed), _same_cluster() & (F.col("member") == F.col("needed")), "left_semi")
         .groupBy(F.col("cluster").alias("known_cluster"), F.col("member").alias("known_member"))
         .agg(_only(F.col("group")).alias("known_group"))

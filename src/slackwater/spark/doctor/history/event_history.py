@@ -76,7 +76,7 @@ class EventHistory:
 
     def __init__(self, spark: SparkSession, source: HistorySource, live: Sequence[DataFrame] = ()) -> None:
         """Read the files. `live` are rows of the same cluster, with a JSON detail, that may complete rows of logs."""
-        self._live: Final = live
+        self._live_rows: Final = live
         self._buckets: Final = bucket_count(spark)
         self._undecodable: Final = spark.sparkContext.accumulator(0)
         summaries = spark.sparkContext.accumulator(FileSummaries(), FileSummariesParam())
@@ -88,25 +88,25 @@ class EventHistory:
     @property
     def bucketed(self) -> DataFrame:
         """All rows with a group, in buckets."""
-        tables = [self._other_rows] if self._other_rows is not None else []
+        tables = [self._record_rows] if self._record_rows is not None else []
         if self.summaries.has_any("incomplete"):
-            rows = self._completed
+            rows = self._completed_rows
             if self.summaries.has_any("instances_without_group"):
-                rows = fill_group_from_instance(rows, self._names())
-            tables.append(_with_nameless_group(rows))
-        return reduce(DataFrame.unionByName, [bucket(rows, self._buckets) for rows in tables], self._complete)
+                rows = fill_group_from_instance(rows, self._row_ids())
+            tables.append(_assign_nameless_group(rows))
+        return reduce(DataFrame.unionByName, [bucket(rows, self._buckets) for rows in tables], self._complete_rows)
 
     @property
     def cluster_events(self) -> DataFrame:
         """The rows about brokers and topics, which have no group."""
-        return self._incomplete.filter(F.col("kind").isin(*CLUSTER_KINDS))
+        return self._incomplete_rows.filter(F.col("kind").isin(*CLUSTER_KINDS))
 
     @property
     def events(self) -> DataFrame:
         """The event table."""
-        events = self._files.events().unionByName(_with_struct_detail(self._completed))
-        if self._other_rows is not None:
-            events = events.unionByName(_with_struct_detail(self._other_rows))
+        events = self._files.events().unionByName(_with_struct_detail(self._completed_rows))
+        if self._record_rows is not None:
+            events = events.unionByName(_with_struct_detail(self._record_rows))
         return events.withColumn("evidence", F.coalesce("evidence", F.expr("concat(file, ':', position)")))
 
     @property
@@ -126,7 +126,7 @@ class EventHistory:
         is_undated = F.col("kind").isNotNull() & (F.col("time_ms") < MIN_DATED_MS)
         without_time = is_undated & F.coalesce("cluster", F.lit("")).isin(self._dated_clusters)
         text = F.when(without_time, F.concat(F.lit(NO_TIMESTAMP_PREFIX), "text")).otherwise(F.col("text"))
-        lines = self._incomplete.filter(F.col("template").isNull() | without_time)
+        lines = self._incomplete_rows.filter(F.col("template").isNull() | without_time)
         lines = lines.select("cluster", "file", "position", text.alias("text"))
         if self.summaries.has_any("records"):
             lines = lines.unionByName(undecoded(self._records))
@@ -143,39 +143,39 @@ class EventHistory:
         self._rows._jdf.queryExecution().logical().rdd().unpersist(False)
 
     @property
-    def _complete(self) -> DataFrame:
+    def _complete_rows(self) -> DataFrame:
         return self._rows.filter(F.col("bucket") != INCOMPLETE)
 
     @property
-    def _incomplete(self) -> DataFrame:
+    def _incomplete_rows(self) -> DataFrame:
         return self._rows.filter(F.col("bucket") == INCOMPLETE).mapInArrow(json_rows, ROWS)
 
     @cached_property
-    def _completed(self) -> DataFrame:
+    def _completed_rows(self) -> DataFrame:
         """The incomplete rows of logs, with the names that other rows determine."""
-        return fill_names(self._incomplete.filter("kind IS NOT NULL"), self.summaries, self._names())
+        return fill_names(self._incomplete_rows.filter("kind IS NOT NULL"), self.summaries, self._row_ids())
 
     @property
     def _records(self) -> DataFrame:
-        return dumped_records(self._incomplete.filter(F.col("template") == RECORD))
+        return dumped_records(self._incomplete_rows.filter(F.col("template") == RECORD))
 
     @cached_property
-    def _other_rows(self) -> DataFrame | None:
+    def _record_rows(self) -> DataFrame | None:
         """The rows of dumped records and group events; None if there are none."""
         tables = []
         if self.summaries.has_any("records"):
             tables.append(offsets_events(self._records, self._undecodable))
         if self.summaries.has_any("group_events"):
-            tables.append(read_group_events(self._incomplete.filter(F.col("template") == GROUP_EVENT)))
+            tables.append(read_group_events(self._incomplete_rows.filter(F.col("template") == GROUP_EVENT)))
         return reduce(DataFrame.unionByName, map(with_json_detail, tables)) if tables else None
 
-    def _names(self) -> DataFrame:
+    def _row_ids(self) -> DataFrame:
         """The ids that occur in the same row."""
-        others = [self._incomplete, *self._live]
-        if self._other_rows is not None:
-            others.append(self._other_rows)
+        others = [self._incomplete_rows, *self._live_rows]
+        if self._record_rows is not None:
+            others.append(self._record_rows)
         names = [rows.select(*ID_COLUMNS) for rows in others]
-        return reduce(DataFrame.unionByName, names, self._complete.mapInArrow(names_of_rows, _ID_SCHEMA))
+        return reduce(DataFrame.unionByName, names, self._complete_rows.mapInArrow(names_of_rows, _ID_SCHEMA))
 
     def __enter__(self) -> "EventHistory":
         return self
@@ -199,7 +199,7 @@ def with_json_detail(events: DataFrame) -> DataFrame:
     return events.withColumn("detail", F.to_json("detail"))
 
 
-def _with_nameless_group(rows: DataFrame) -> DataFrame:
+def _assign_nameless_group(rows: DataFrame) -> DataFrame:
     """Put failures in clients' logs, and fenced members, that belong to no known group into the nameless group."""
     is_failure = (F.col("source") == EventSource.CLIENT_LOG.value) & F.col("kind").isin(*NAMELESS_FAILURES)
     is_failure |= F.col("kind") == EventKind.MEMBER_FENCED.value
