@@ -5,13 +5,12 @@ Invariants:
 - A rule whose finding the figures cannot describe writes its own headline.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from slackwater.doctor.causes.finding import Finding
+from slackwater.doctor.phrases import count_of, plural, shown_names
 from slackwater.doctor.prescriptions.numbers import measured, seconds
-
-_MAX_NAMES: Final = 3
 
 
 def headline(finding: Finding, rebalances: int) -> str:
@@ -29,24 +28,6 @@ def no_action(finding: Finding, *, is_stable: bool) -> str:
         return f"{shown_names(finding.culprits, 'the coordinator')} is back; {goes_on}"
     expected = _EXPECTED.get(finding.cause.removeprefix("kip848_"), "")
     return f"{expected}; the last rebalance completed" if expected and is_stable else expected
-
-
-def shown_names(culprits: Sequence[str], otherwise: str = "a member") -> str:
-    """Return the first few names: `a, b, c and 2 more`."""
-    if not culprits:
-        return otherwise
-    more = f" and {len(culprits) - _MAX_NAMES} more" if len(culprits) > _MAX_NAMES else ""
-    return ", ".join(culprits[:_MAX_NAMES]) + more
-
-
-def count_of(count: int) -> str:
-    """Return ` (7 times)`, or nothing for a single event."""
-    return f" ({count} times)" if count > 1 else ""
-
-
-def plural(number: int, noun: str) -> str:
-    """Return `1 rebalance` or `2 rebalances`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _duration(figures: Mapping[str, int], name: str) -> str:

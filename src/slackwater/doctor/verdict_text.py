@@ -8,7 +8,8 @@ from slackwater.doctor.causes.eager import STOP_THE_WORLD
 from slackwater.doctor.causes.finding import Finding
 from slackwater.doctor.causes.rules import CAUSES
 from slackwater.doctor.events.times import is_dated, shown_time
-from slackwater.doctor.headlines import headline, plural, shown_names
+from slackwater.doctor.headlines import headline
+from slackwater.doctor.phrases import plural, shown_names
 from slackwater.doctor.prescriptions.numbers import measured
 from slackwater.doctor.timeline.rebalances import MIN_STORM_REBALANCES
 from slackwater.doctor.verdict import Verdict

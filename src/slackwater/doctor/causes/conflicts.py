@@ -19,7 +19,7 @@ from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evi
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
-from slackwater.doctor.headlines import count_of, shown_names
+from slackwater.doctor.phrases import count_of, shown_names
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind

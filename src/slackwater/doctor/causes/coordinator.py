@@ -16,7 +16,7 @@ from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, Finding, evi
 from slackwater.doctor.defaults import SESSION_TIMEOUT_MS
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
-from slackwater.doctor.headlines import shown_names
+from slackwater.doctor.phrases import shown_names
 from slackwater.doctor.prescriptions.numbers import measured
 from slackwater.doctor.timeline.cluster_history import Outage
 from slackwater.doctor.timeline.group_history import GroupHistory

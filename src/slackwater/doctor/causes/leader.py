@@ -15,7 +15,7 @@ from slackwater.doctor.causes.departures import ExplainedDeparture, outage_of
 from slackwater.doctor.causes.finding import LIKELY, POSSIBLE, SURE, Finding, evidence, shown, unique
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
-from slackwater.doctor.headlines import plural, shown_names
+from slackwater.doctor.phrases import plural, shown_names
 from slackwater.doctor.prescriptions.numbers import measured
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind, Trigger

@@ -32,7 +32,7 @@ from slackwater.doctor.defaults import METADATA_MAX_AGE_MS
 from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row, within
 from slackwater.doctor.events.table import OtherEventKind
-from slackwater.doctor.headlines import count_of, shown_names
+from slackwater.doctor.phrases import count_of, shown_names
 from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline
 from slackwater.doctor.timeline.cluster_history import TopicChange
 from slackwater.doctor.timeline.group_history import GroupHistory

@@ -21,7 +21,7 @@ from slackwater.doctor.causes.departures import (
 )
 from slackwater.doctor.causes.finding import CERTAIN, LIKELY, SURE, EvidenceLine, Finding, evidence, shown, unique
 from slackwater.doctor.causes.session import replaced_alone
-from slackwater.doctor.headlines import count_of, shown_names
+from slackwater.doctor.phrases import count_of, shown_names
 from slackwater.doctor.timeline.client_timeline import ClientTimeline
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.doctor.timeline.membership_intervals import MembershipEnd

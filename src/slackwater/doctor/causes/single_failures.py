@@ -18,7 +18,7 @@ from slackwater.doctor.events import row_predicates
 from slackwater.doctor.events.rows import Row
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.events.times import has_clock
-from slackwater.doctor.headlines import count_of, shown_names
+from slackwater.doctor.phrases import count_of, shown_names
 from slackwater.doctor.prescriptions.numbers import measured
 from slackwater.doctor.timeline.group_history import GroupHistory
 from slackwater.group.events import EventKind, Trigger
