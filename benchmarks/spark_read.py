@@ -125,7 +125,7 @@ def session() -> Iterator["SparkSession"]:
     from benchmarks.spark_ceiling import CeilingSource
     from pyspark.sql import SparkSession
 
-    from slackwater.spark.source.data_source import SlackwaterDataSource
+    from slackwater.spark.data_source import SlackwaterDataSource
 
     jars = sorted(map(str, JARS.glob("*.jar")))
     if not jars:

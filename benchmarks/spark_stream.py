@@ -192,7 +192,7 @@ def throughput(spark: "SparkSession", server: Server, records: int, rounds: int)
 def main() -> None:
     """Start the broker and Spark, and measure both."""
     from slackwater.spark import register
-    from slackwater.spark.source.stream_reader import LOG_LEVEL
+    from slackwater.spark.member.stream_reader import LOG_LEVEL
 
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=5)

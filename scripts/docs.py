@@ -24,9 +24,9 @@ from slackwater.group.member.states import MEMBER_TRANSITIONS, MemberAction, Mem
 from slackwater.group.transactions.states import TRANSITIONS as COORDINATOR_TRANSACTIONS
 from slackwater.group.transactions.states import TransactionAction
 from slackwater.group.transactions.states import TransactionState as CoordinatorTransactionState
+from slackwater.spark.clients.option_names import PREFIX
 from slackwater.spark.sink.options import OPTIONS as SINK_OPTIONS
 from slackwater.spark.sink.options import REJECTED as SINK_REJECTED
-from slackwater.spark.source.option_names import PREFIX
 from slackwater.spark.source.options import OPTIONS as SPARK_OPTIONS
 from slackwater.spark.source.options import REJECTED
 

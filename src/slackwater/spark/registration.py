@@ -43,8 +43,8 @@ _registration = _Registration()
 def register_session(spark: "SparkSession") -> None:
     """Register the data source, and a listener unless this is Spark Connect."""
     _check_version(str(spark.version))
-    from slackwater.spark.source.data_source import SlackwaterDataSource
-    from slackwater.spark.source.settings import shipped_files
+    from slackwater.spark.clients.settings import shipped_files
+    from slackwater.spark.data_source import SlackwaterDataSource
 
     server = _control_server(spark)
     control = server.address if server is not None else None

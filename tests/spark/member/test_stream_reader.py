@@ -19,9 +19,9 @@ from slackwater.group.topic_partition import TopicPartition
 from slackwater.spark.member import query_run
 from slackwater.spark.member.control_server import ControlAddress, ControlServer
 from slackwater.spark.member.query_member import QueryMember
+from slackwater.spark.member.stream_reader import StreamReader
 from slackwater.spark.source.input_partitions import RangeInputPartition
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.stream_reader import StreamReader
 from slackwater.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tests.waiting import wait_until
 

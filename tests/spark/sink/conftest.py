@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from scripts.apache_kafka import KAFKA
 
-from slackwater.spark.source.connections import close_connections
+from slackwater.spark.clients.connections import close_connections
 from slackwater.testing.kafka import Kafka
 from tests.client.clusters import EMBEDDED, ClusterUnderTest, shared_directory, started_cluster
 from tests.spark.sink.topics import Topics

@@ -9,9 +9,9 @@ from slackwater import Admin
 from slackwater.broker.server import Server
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.security.acls import Acl, AclOperation, AclPermissionType, AclResourceType, PatternType
+from slackwater.spark.clients.connections import close_connections
 from slackwater.spark.sink.driver import prepare_batch
 from slackwater.spark.sink.options import SinkOptions
-from slackwater.spark.source.connections import close_connections
 from slackwater.testing.kafka import Kafka
 from slackwater.wire.apis import INIT_PRODUCER_ID, LIST_TRANSACTIONS
 from tests.spark.sink.topics import DEADLINE_S, Topics

@@ -11,6 +11,7 @@ from slackwater.client.network.transactions import OpenTransaction, abort_open_t
 from slackwater.group.errors import SlackwaterError, UsageError
 from slackwater.group.offset_and_metadata import OffsetAndMetadata
 from slackwater.group.topic_partition import TopicPartition
+from slackwater.spark.clients.connections import get_connection
 from slackwater.spark.sink import driver
 from slackwater.spark.sink.columns import SinkColumns
 from slackwater.spark.sink.decisions import Decision, find_topic, read_decisions
@@ -26,7 +27,6 @@ from slackwater.spark.sink.driver import (
 from slackwater.spark.sink.exactly_once import SparkBatch, write_task
 from slackwater.spark.sink.input_offsets import GroupInputs
 from slackwater.spark.sink.options import SinkOptions
-from slackwater.spark.source.connections import get_connection
 from tests.client.clusters import ClusterUnderTest
 from tests.spark.sink.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until

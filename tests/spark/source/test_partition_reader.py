@@ -18,10 +18,10 @@ from slackwater.group.batches.config import DataLossError
 from slackwater.group.errors import BrokerError, Error, PeerError, UsageError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.source import connections
+from slackwater.spark.clients import connections
+from slackwater.spark.clients.connections import close_connections, get_connection
 from slackwater.spark.source.batch_reader import BatchReader, plan_ranges
 from slackwater.spark.source.columns import arrow_schema, ddl
-from slackwater.spark.source.connections import close_connections, get_connection
 from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.spark.source.input_partitions import RangeInputPartition
 from slackwater.spark.source.offset_reader import OffsetReader

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from scripts.apache_kafka import KAFKA
 
+from slackwater.spark.clients.connections import close_connections, get_connection
 from slackwater.spark.source.batch_reader import plan_ranges
-from slackwater.spark.source.connections import close_connections, get_connection
 from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions

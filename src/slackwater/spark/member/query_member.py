@@ -57,10 +57,10 @@ from slackwater.group.member import (
 )
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Value
+from slackwater.spark.clients.settings import parse_kafka
 from slackwater.spark.member.control_client import ControlClient
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.settings import parse_kafka
 
 log = get_logger("slackwater.spark.member.query_member")
 REBALANCE_METRICS: Final = (

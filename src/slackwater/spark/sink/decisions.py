@@ -23,7 +23,7 @@ from slackwater.client.producer.partitioner import partition_for_key
 from slackwater.group.errors import BrokerError, Error, PeerError
 from slackwater.group.offset_range import OffsetRange
 from slackwater.group.topic_partition import TopicPartition
-from slackwater.spark.source.connections import ClusterConnection
+from slackwater.spark.clients.connections import ClusterConnection
 from slackwater.spark.source.fetching import FetchSettings, RangeFetcher
 from slackwater.wire.records.batch import RecordBatch, iter_batches
 from slackwater.wire.records.record import ControlType, control_type, decode_records

@@ -46,11 +46,11 @@ from slackwater.client.producer.transaction_errors import (
 )
 from slackwater.escaping import get_logger
 from slackwater.group.errors import BrokerError, Error, SlackwaterError, UsageError
+from slackwater.spark.clients.connections import ClusterConnection, get_connection
 from slackwater.spark.sink.decisions import Decision, decision_partition, find_topic, read_decisions
 from slackwater.spark.sink.input_offsets import GroupInputs
 from slackwater.spark.sink.options import SinkOptions
 from slackwater.spark.sink.producers import create_producer
-from slackwater.spark.source.connections import ClusterConnection, get_connection
 from slackwater.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

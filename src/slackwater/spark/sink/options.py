@@ -15,8 +15,8 @@ from typing import Final, Self
 from slackwater.client.config import PRODUCER_SETTINGS, int_value
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, long_setting
-from slackwater.spark.source.option_names import OptionNames
-from slackwater.spark.source.options import CLIENT_ID_SETTING
+from slackwater.spark.clients.option_names import OptionNames
+from slackwater.spark.clients.settings import CLIENT_ID_SETTING
 
 BATCH_SIZE_SETTING: Final = "batch.size"
 DEFAULT_BATCH_BYTES: Final = 512 << 10

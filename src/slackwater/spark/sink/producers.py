@@ -13,9 +13,8 @@ from typing import Final
 
 from slackwater.client.producer.bulk import BulkProducer
 from slackwater.group.errors import SlackwaterError
-from slackwater.spark.source.connections import DEFAULT_CLIENT_ID
-from slackwater.spark.source.options import CLIENT_ID_SETTING
-from slackwater.spark.source.settings import with_shipped_files
+from slackwater.spark.clients.connections import DEFAULT_CLIENT_ID
+from slackwater.spark.clients.settings import CLIENT_ID_SETTING, with_shipped_files
 
 MAX_PRODUCERS: Final = 4
 _producers: dict[tuple[int, tuple[tuple[str, str], ...]], BulkProducer] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from slackwater.group.offset_range import OffsetRange
-from slackwater.spark.source.connections import get_connection
+from slackwater.spark.clients.connections import get_connection
 from slackwater.spark.source.input_partitions import RangeInputPartition, plan_input_partitions
 from slackwater.spark.source.offset_reader import OffsetReader
 from slackwater.spark.source.options import SourceOptions

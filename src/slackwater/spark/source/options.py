@@ -21,11 +21,11 @@ from slackwater.client.config import CONSUMER_SETTINGS
 from slackwater.group.errors import UsageError
 from slackwater.group.topic_partition import TopicPartition
 from slackwater.settings import Setting, SettingType, Value, choice_setting, flag_setting, int_setting, long_setting
-from slackwater.spark.source.option_names import PREFIX, OptionNames
+from slackwater.spark.clients.option_names import PREFIX, OptionNames
+from slackwater.spark.clients.settings import CLIENT_ID_SETTING
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-CLIENT_ID_SETTING: Final = "client.id"
 # Settings that the source controls itself, with the alternative.
 REJECTED: Final = {
     "auto.offset.reset": "use startingOffsets.",

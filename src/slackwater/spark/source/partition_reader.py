@@ -17,11 +17,11 @@ from slackwater.client.config import int_value
 from slackwater.client.network.fetch import FetchedData
 from slackwater.group.errors import PeerError
 from slackwater.group.offset_range import OffsetRange
+from slackwater.spark.clients.connections import get_connection
+from slackwater.spark.clients.settings import parse_kafka
 from slackwater.spark.source.columns import ConstantColumns, arrow_schema, nullable_headers
-from slackwater.spark.source.connections import get_connection
 from slackwater.spark.source.fetching import DEFAULT_FETCH_BYTES, FetchSettings, RangeFetcher
 from slackwater.spark.source.options import SourceOptions
-from slackwater.spark.source.settings import parse_kafka
 from slackwater.spark.user_errors import as_user_error
 from slackwater.wire.errors import WireError
 from slackwater.wire.records.arrow import arrow_batches

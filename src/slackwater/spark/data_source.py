@@ -18,10 +18,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from slackwater.group.errors import UsageError
+from slackwater.spark.clients.settings import use_driver_files
 from slackwater.spark.member.control_server import ControlAddress
 from slackwater.spark.source.columns import ddl
 from slackwater.spark.source.options import SourceOptions, check_options, includes_headers
-from slackwater.spark.source.settings import use_driver_files
 from slackwater.spark.user_errors import as_user_error
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SlackwaterDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Create the reader for `spark.readStream`."""
-        from slackwater.spark.source.stream_reader import StreamReader
+        from slackwater.spark.member.stream_reader import StreamReader
 
         use_driver_files(self.files)
         with as_user_error():

@@ -14,7 +14,7 @@ from typing import Final
 from slackwater.client.config import cluster_config
 from slackwater.client.network.cluster import Cluster
 from slackwater.client.network.thread import NetworkThread
-from slackwater.spark.source.settings import parse_kafka
+from slackwater.spark.clients.settings import parse_kafka
 
 MAX_CONNECTIONS: Final = 8
 DEFAULT_CLIENT_ID: Final = "slackwater-spark"

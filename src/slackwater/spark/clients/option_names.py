@@ -12,7 +12,7 @@ from typing import Final
 from slackwater.client.network.cluster import parse_bootstrap
 from slackwater.group.errors import UsageError
 from slackwater.settings import Setting, Value
-from slackwater.spark.source.settings import parse_kafka
+from slackwater.spark.clients.settings import parse_kafka
 
 PREFIX: Final = "kafka."
 SERVERS: Final = "bootstrap.servers"

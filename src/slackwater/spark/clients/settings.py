@@ -1,4 +1,4 @@
-"""The client settings of a source in the process that uses them: the driver, or an executor.
+"""The client settings of a source or sink in the process that uses them: the driver, or an executor.
 
 Invariants:
 - Certificates and `${file:...}` with a relative name are found in the working directory, else among the files that
@@ -15,6 +15,7 @@ from pyspark import SparkFiles
 from slackwater.client.config import CONSUMER_SETTINGS, parse_settings
 from slackwater.settings import Setting, Value
 
+CLIENT_ID_SETTING: Final = "client.id"
 _FILES: Final = frozenset(
     {
         "sasl.kerberos.keytab",
