@@ -161,7 +161,7 @@ def _group(verdict: Verdict, index: int, verdicts: Sequence[Verdict]) -> str:
         f'<p class="headline">{_prose(_headline(verdict))}</p>' if verdict.headline else "",
         f'<p class="faint">When: {_prose(when)}.</p>' if when else "",
         _figures(verdict),
-        f"<p>{_text(_sentence(explanation(verdict)))}{culprits}</p>",
+        f"<p>{_text(_capitalized(explanation(verdict)))}.{culprits}</p>",
         _related(verdict),
         _missing(verdict.missing_input),
         _evidence(verdict.evidence),
@@ -198,14 +198,7 @@ def _headline(verdict: Verdict) -> str:
     """Return the headline as a sentence; a member's name at its start stays as it is."""
     starts_with_name = any(verdict.headline.startswith(name) for name in verdict.culprits)
     is_name = starts_with_name and not verdict.headline.startswith("the ")
-    return f"{verdict.headline}." if is_name else _sentence(verdict.headline)
-
-
-def _sentence(text: str) -> str:
-    """Return a text as a sentence; a name at its start stays as it is."""
-    names, colon, _ = text.partition(": ")
-    are_names = colon and all(" " not in name for name in names.split(", "))
-    return f"{text}." if are_names else f"{text[0].upper()}{text[1:]}."
+    return f"{verdict.headline}." if is_name else f"{_capitalized(verdict.headline)}."
 
 
 def _capitalized(text: str) -> str:
@@ -301,7 +294,7 @@ def _prescriptions(verdict: Verdict) -> str:
     items = "".join(_prescription(prescription, verdict.library) for prescription in verdict.prescriptions)
     note = ""
     if any(prescription.properties.keys() - {BROKER} for prescription in verdict.prescriptions):
-        note = f'<p class="faint">{_text(_sentence(settings_note(verdict.library)))}</p>'
+        note = f'<p class="faint">{_text(_capitalized(settings_note(verdict.library)))}.</p>'
     return f'<h3>{_text(_capitalized(order_of_advice(verdict)))}</h3><ol class="prescriptions">{items}</ol>{note}'
 
 
