@@ -219,7 +219,7 @@ def shared_group_id(history: GroupHistory, departures: Sequence[ExplainedDepartu
 
 
 def _subscription_row(timeline: ClientTimeline) -> Row | None:
-    return next(iter(timeline.subscribes), None) or (timeline.intervals[0].began if timeline.intervals else None)
+    return next(iter(timeline.log.subscribes), None) or (timeline.intervals[0].began if timeline.intervals else None)
 
 
 def _services(history: GroupHistory) -> list[tuple[frozenset[str], list[ClientTimeline]]]:

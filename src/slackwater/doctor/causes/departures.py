@@ -246,7 +246,7 @@ def _overran(history: GroupHistory, departure: Departure) -> bool:
         overruns = history.overruns_by_client.get(departure.timeline.client or "", [])
         return bool(within(overruns, departure.left_ms - NEAR_MS, until))
     since = min(departure.left_ms - NEAR_MS, departure.interval.joined_ms)
-    return bool(within(departure.timeline.overruns, since, until))
+    return bool(within(departure.timeline.log.overruns, since, until))
 
 
 def _left(departure: Departure, formed: list[int]) -> tuple[DepartureReason, float]:
@@ -269,13 +269,15 @@ def _left(departure: Departure, formed: list[int]) -> tuple[DepartureReason, flo
 
 def _closed(departure: Departure) -> bool:
     """Return whether its log shows that it was closed: the line of its next start is missing."""
-    return bool(within(departure.timeline.closes, departure.left_ms - NEAR_MS, departure.back_ms or departure.left_ms))
+    return bool(
+        within(departure.timeline.log.closes, departure.left_ms - NEAR_MS, departure.back_ms or departure.left_ms)
+    )
 
 
 def _stopped(departure: Departure) -> bool:
     """Return whether its log shows that the application closed it in this interval, without an error before."""
     timeline, since = departure.timeline, departure.interval.joined_ms
-    closed = (*timeline.closes, *(row for row in timeline.leaves if not row_predicates.is_overrun(row)))
+    closed = (*timeline.log.closes, *(row for row in timeline.log.leaves if not row_predicates.is_overrun(row)))
     return any(since <= row.time_ms <= departure.left_ms + NEAR_MS for row in closed) and not _failed(departure)
 
 
@@ -303,7 +305,7 @@ def _expired(departure: Departure, formed: list[int]) -> tuple[DepartureReason, 
         # A crashed process logs nothing more; a hanging or disconnected one does.
         if (
             departure.timeline.has_log
-            and departure.timeline.logged_ms[-1] > departure.left_ms
+            and departure.timeline.log.logged_ms[-1] > departure.left_ms
             and not _process_ended(departure)
         ):
             return _PAUSE, LIKELY
@@ -316,7 +318,7 @@ def _silence_logged(departure: Departure) -> bool:
     if departure.evidence is None or departure.evidence.is_from_broker:
         return True
     until = departure.back_ms or departure.left_ms
-    rows = within(departure.timeline.lost, departure.left_ms - NEAR_MS, until)
+    rows = within(departure.timeline.log.lost, departure.left_ms - NEAR_MS, until)
     return any(row_predicates.is_timed_out(row) for row in rows)
 
 
@@ -338,7 +340,7 @@ def _dropped(departure: Departure, formed: list[int]) -> tuple[DepartureReason, 
 def _gone(departure: Departure, formed: list[int]) -> tuple[DepartureReason, float]:
     if departure.same_process is True and (_left_by_itself(departure) or _busy(departure)):
         return _POLL, SURE
-    if departure.same_process is True and departure.timeline.lost:
+    if departure.same_process is True and departure.timeline.log.lost:
         return _PAUSE, LIKELY
     if departure.same_process is False and departure.interval.instance is not None and departure.back is not None:
         # A static member that is back in time finds the generation it left.
@@ -348,8 +350,8 @@ def _gone(departure: Departure, formed: list[int]) -> tuple[DepartureReason, flo
         )
         return (DepartureReason.STATIC_IN_TIME if same_generation else DepartureReason.STATIC_LATE), LIKELY
     if departure.same_process is False and departure.timeline.has_log:
-        closed = departure.timeline.leaves or within(
-            departure.timeline.closes, departure.interval.joined_ms, departure.left_ms
+        closed = departure.timeline.log.leaves or within(
+            departure.timeline.log.closes, departure.interval.joined_ms, departure.left_ms
         )
         return (_CRASHED if _failed(departure) or not closed else _CLOSED), LIKELY
     return (
@@ -367,8 +369,8 @@ def _busy(departure: Departure) -> bool:
     back = departure.back
     if back is None:
         return False
-    errors = within(departure.timeline.lost, departure.left_ms - NEAR_MS, back.joined_ms)
-    if not errors or within(departure.timeline.assigned, errors[0].time_ms + 1, back.joined_ms - 1):
+    errors = within(departure.timeline.log.lost, departure.left_ms - NEAR_MS, back.joined_ms)
+    if not errors or within(departure.timeline.log.assigned, errors[0].time_ms + 1, back.joined_ms - 1):
         return False  # it rejoined sooner: the line of that join is missing
     return back.joined_ms - errors[0].time_ms > (departure.timeline.session_ms or NEAR_MS)
 
@@ -376,13 +378,13 @@ def _busy(departure: Departure) -> bool:
 def _left_by_itself(departure: Departure) -> bool:
     """Return whether its log has a leave in this interval."""
     until = departure.back_ms or departure.left_ms
-    return bool(within(departure.timeline.leaves, departure.interval.joined_ms + 1, until))
+    return bool(within(departure.timeline.log.leaves, departure.interval.joined_ms + 1, until))
 
 
 def _failed(departure: Departure) -> bool:
     """Return whether its log shows an error that ended the process in this interval."""
     until = departure.left_ms + NEAR_MS
-    errors = within(departure.timeline.failures, departure.interval.joined_ms + 1, until)
+    errors = within(departure.timeline.log.failures, departure.interval.joined_ms + 1, until)
     return any(_ended_process(departure, row.time_ms) for row in errors)
 
 

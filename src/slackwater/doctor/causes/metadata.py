@@ -119,14 +119,16 @@ def _resubscribed(
     times = []
     for (noted_ms, before), (after_ms, after) in pairwise(timeline.topics):
         rows = (
-            row for row in timeline.subscribes if row.time_ms < after_ms and row_predicates.subscribed(row) == before
+            row
+            for row in timeline.log.subscribes
+            if row.time_ms < after_ms and row_predicates.subscribed(row) == before
         )
         before_ms = max((row.time_ms for row in rows), default=noted_ms)
         is_member = any(
             t.joined_ms <= after_ms and (t.ended_ms is None or t.ended_ms > after_ms) for t in timeline.intervals
         )
         restarted = any(t.ended_ms is not None and before_ms <= t.ended_ms <= after_ms for t in timeline.intervals)
-        restarted = restarted or any(before_ms < row.time_ms <= after_ms for row in timeline.started)
+        restarted = restarted or any(before_ms < row.time_ms <= after_ms for row in timeline.log.started)
         changed_topics = {topic for time_ms, topic in topic_changes if before_ms < time_ms <= after_ms + NEAR_MS}
         if is_member and not restarted and after_ms > history.start_ended_ms and not (before ^ after) & changed_topics:
             times.append(after_ms)

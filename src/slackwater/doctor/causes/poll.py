@@ -44,7 +44,7 @@ def poll_delay(history: GroupHistory, departures: Sequence[ExplainedDeparture]) 
     culprits, secondary = _split_secondary(
         poll_timeouts, sorted(generation.time_ms for generation in history.generations)
     )
-    sure = any(timeline.overruns for timeline, _ in poll_timeouts) or any(
+    sure = any(timeline.log.overruns for timeline, _ in poll_timeouts) or any(
         explained.confidence >= CERTAIN for explained in filter_by_reason(departures, DepartureReason.POLL)
     )
     knows_topics = _is_alone(history) or (
@@ -100,18 +100,18 @@ def _find_poll_timeouts(
     left_by_timer = {
         id(own[0].timeline): own for own in by_timeline(filter_by_reason(departures, DepartureReason.POLL))
     }
-    if not left_by_timer and not any(timeline.overruns for timeline in history.timelines.values()):
+    if not left_by_timer and not any(timeline.log.overruns for timeline in history.timelines.values()):
         return []
     logged_clients = {
-        timeline.client for timeline in history.timelines.values() if timeline.overruns and not timeline.anonymous
+        timeline.client for timeline in history.timelines.values() if timeline.log.overruns and not timeline.anonymous
     }
     for timeline in history.timelines.values():
         if timeline.anonymous and timeline.client in logged_clients:
             continue  # the client with the log counts for it
         left = [explained.left_ms for explained in left_by_timer.get(id(timeline), ())]
         logged = (
-            _drop_close((row.time_ms for row in timeline.overruns), timeline.limit_ms or NEAR_MS)
-            if timeline.overruns
+            _drop_close((row.time_ms for row in timeline.log.overruns), timeline.limit_ms or NEAR_MS)
+            if timeline.log.overruns
             else []
         )
         if left or logged:
@@ -160,8 +160,8 @@ def _kept_up(timeline: ClientTimeline, formed: Sequence[int], before_ms: int, li
 def _evidence(culprits: Sequence[ClientTimeline], departures: Sequence[ExplainedDeparture]) -> tuple[EvidenceLine, ...]:
     lines: list[EvidenceLine | None] = []
     for timeline in culprits:
-        if timeline.overruns:
-            lines.append(evidence(timeline.overruns[0], f"{timeline.name} exceeded max.poll.interval.ms"))
+        if timeline.log.overruns:
+            lines.append(evidence(timeline.log.overruns[0], f"{timeline.name} exceeded max.poll.interval.ms"))
         timeout = next(
             (
                 explained
@@ -202,7 +202,7 @@ def _figures(
     logged = [
         over_ms
         for timeline in culprits
-        for row in timeline.overruns
+        for row in timeline.log.overruns
         if (over_ms := row.detail_number("over_ms")) is not None and over_ms >= _DETECTION_MS
     ]
     names = {id(timeline) for timeline in culprits}

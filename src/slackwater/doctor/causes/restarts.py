@@ -97,7 +97,7 @@ def _were_dynamic(history: GroupHistory, timelines: Sequence[ClientTimeline]) ->
     """Return whether leaves are known. Static members do not leave, and not every client logs its kind."""
     if history.has_broker or history.has_records:
         return True
-    return all(timeline.leaves and timeline.instance is None for timeline in timelines)
+    return all(timeline.log.leaves and timeline.instance is None for timeline in timelines)
 
 
 def _turnover(history: GroupHistory, gone: Sequence[ExplainedDeparture]) -> Finding | None:

@@ -164,7 +164,7 @@ def _has_unexplained_epochs(history: GroupHistory, since_ms: int) -> bool:
 
 def _logged_later(explained: ExplainedDeparture) -> bool:
     """Return whether the client's own log continues: the line of its next join is missing."""
-    return explained.timeline.has_log and explained.timeline.logged_ms[-1] > explained.left_ms + NEAR_MS
+    return explained.timeline.has_log and explained.timeline.log.logged_ms[-1] > explained.left_ms + NEAR_MS
 
 
 def _may_have_returned(

@@ -179,7 +179,9 @@ def _evidence(departures: Sequence[ExplainedDeparture]) -> tuple[EvidenceLine, .
         is_noticed = departure.evidence is not None and departure.evidence.is_from_client
         what = "lost its session: no heartbeat response" if is_noticed else "was removed: no heartbeat"
         lines.append(evidence(departure.evidence, f"{explained.timeline.name} {what} within its session timeout"))
-        notices = [row for row in explained.timeline.lost if abs(row.time_ms - (departure.back_ms or 0)) < 2 * NEAR_MS]
+        notices = [
+            row for row in explained.timeline.log.lost if abs(row.time_ms - (departure.back_ms or 0)) < 2 * NEAR_MS
+        ]
         if notices:
             lines.append(
                 evidence(
@@ -193,7 +195,7 @@ def _crash_evidence(departures: Sequence[ExplainedDeparture]) -> tuple[EvidenceL
     lines: list[EvidenceLine | None] = []
     for explained in departures[:2]:
         timeline, departure = explained.timeline, explained.departure
-        failed = [row for row in timeline.failures if row.time_ms <= departure.left_ms + NEAR_MS]
+        failed = [row for row in timeline.log.failures if row.time_ms <= departure.left_ms + NEAR_MS]
         if failed:
             lines.append(evidence(failed[-1], f"{timeline.name} ended with an error"))
         if departure.overlapped and departure.back is not None:
@@ -214,7 +216,8 @@ def _pause_figures(pauses: Sequence[ExplainedDeparture]) -> dict[str, int]:
     """Return the longest silence: the session timeout plus the time until the client was back."""
     session = max((explained.timeline.session_ms or 0 for explained in pauses), default=0)
     logged = max(
-        (row.detail_number("duration_ms") or 0 for explained in pauses for row in explained.timeline.lost), default=0
+        (row.detail_number("duration_ms") or 0 for explained in pauses for row in explained.timeline.log.lost),
+        default=0,
     )
     away = max((explained.departure.away_ms or 0 for explained in pauses), default=0)
     figures = {"session_ms": session, "pause_ms": max(logged, session + away if session else 0), "away_ms": away}

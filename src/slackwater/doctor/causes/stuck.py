@@ -69,7 +69,9 @@ def _without_join(history: GroupHistory, since_ms: int) -> tuple[str, ...]:
         for timeline in members
         if timeline.intervals[-1].ended_ms is None and timeline.intervals[-1].joined_ms < since_ms
     ]
-    rejoined = [timeline for timeline in members if timeline.rejoins and timeline.rejoins[-1].time_ms >= since_ms]
+    rejoined = [
+        timeline for timeline in members if timeline.log.rejoins and timeline.log.rejoins[-1].time_ms >= since_ms
+    ]
     return tuple(timeline.name for timeline in members if timeline not in rejoined) if rejoined else ()
 
 

@@ -238,11 +238,6 @@ def is_failure(row: Row) -> bool:
     return row.kind == OtherEventKind.CLIENT_FAILED
 
 
-def is_join_refused(row: Row) -> bool:
-    """A join failed with an error that is not retried."""
-    return row.kind == EventKind.JOIN_REFUSED
-
-
 def is_inconsistent(row: Row) -> bool:
     """A join failed because the members share no assignor (or protocol type), or the client raised that error."""
     is_client_report = row.is_from_client and row.kind == EventKind.REBALANCE_FAILED

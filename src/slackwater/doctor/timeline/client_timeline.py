@@ -8,6 +8,7 @@ Invariants:
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -20,26 +21,30 @@ NEAR_MS: Final = 2_000
 """Maximum distance between a client's line and the broker's line about one event: one request and two clocks."""
 
 
+@dataclass(slots=True)
+class ClientLog:
+    """The rows of a client's own log, by what they report."""
+
+    started: list[Row] = field(default_factory=list)
+    subscribes: list[Row] = field(default_factory=list)
+    overruns: list[Row] = field(default_factory=list)
+    lost: list[Row] = field(default_factory=list)
+    leaves: list[Row] = field(default_factory=list)
+    closes: list[Row] = field(default_factory=list)
+    failures: list[Row] = field(default_factory=list)
+    coordinator_lost: list[Row] = field(default_factory=list)
+    rejoins: list[Row] = field(default_factory=list)
+    assigned: list[Row] = field(default_factory=list)
+    logged_ms: list[int] = field(default_factory=list)
+    """Times of all rows."""
+
+
+_NO_LOG: Final = ClientLog()
+"""Shared by all clients without a log of their own: these are most."""
+
+
 class ClientTimeline:
     """Everything known about one client (or one static instance)."""
-
-    # Most clients have no log of their own: the empty defaults are shared.
-    started: Sequence[Row] = ()
-    subscribes: Sequence[Row] = ()
-    overruns: Sequence[Row] = ()
-    lost: Sequence[Row] = ()
-    leaves: Sequence[Row] = ()
-    closes: Sequence[Row] = ()
-    failures: Sequence[Row] = ()
-    refused: Sequence[Row] = ()
-    coordinator_lost: Sequence[Row] = ()
-    rejoins: Sequence[Row] = ()
-    assigned: Sequence[Row] = ()
-    logged_ms: Sequence[int] = ()
-    """Times of all rows of its own log."""
-    topics: Sequence[tuple[int, frozenset[str]]] = ()
-    assignors: Sequence[tuple[int, tuple[str, ...]]] = ()
-    settings: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self, name: str, client: str | None = None, instance: str | None = None, anonymous: bool = False
@@ -50,42 +55,44 @@ class ClientTimeline:
         self.anonymous = anonymous
         """Its name is a member id because others share its client id: it is not recognised when it comes back."""
         self.intervals: list[MembershipInterval] = []
+        self.log = _NO_LOG
+        self.topics: list[tuple[int, frozenset[str]]] = []
+        self.assignors: list[tuple[int, tuple[str, ...]]] = []
+        self.settings: Mapping[str, str] = MappingProxyType({})
 
-    def append(self, field: str, value: object) -> None:
-        """Append a value to one of the sequences above."""
-        values = self.__dict__.get(field)
-        if values is None:
-            self.__dict__[field] = [value]
-        else:
-            values.append(value)
+    def create_log(self) -> ClientLog:
+        """Return its log, to which rows are added."""
+        if self.log is _NO_LOG:
+            self.log = ClientLog()
+        return self.log
 
     @property
     def starts(self) -> Sequence[Row]:
         """Starts of its process; for libraries that do not log a start, its subscriptions."""
-        return self.started or self.subscribes
+        return self.log.started or self.log.subscribes
 
     @property
     def has_log(self) -> bool:
         """Whether its own log was read."""
-        return bool(self.logged_ms)
+        return bool(self.log.logged_ms)
 
     def without_coordinator(self) -> list[Row]:
         """Return the rows in which it lost its coordinator, except while closing."""
         return [
             row
-            for row in self.coordinator_lost
-            if not within(self.leaves, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
-            and not within(self.closes, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
+            for row in self.log.coordinator_lost
+            if not within(self.log.leaves, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
+            and not within(self.log.closes, row.time_ms - NEAR_MS, row.time_ms + NEAR_MS)
         ]
 
     def logged_between(self, begin_ms: int, end_ms: int) -> bool:
         """Return whether its own log has a row in this time."""
-        return bisect_right(self.logged_ms, end_ms) > bisect_left(self.logged_ms, begin_ms)
+        return bisect_right(self.log.logged_ms, end_ms) > bisect_left(self.log.logged_ms, begin_ms)
 
     @cached_property
     def limit_ms(self) -> int | None:
         """max.poll.interval.ms, from the client's log or its joins."""
-        for row in self.overruns:
+        for row in self.log.overruns:
             if limit := row.detail_number("limit_ms"):
                 return limit
         if limit := self._setting_ms("max.poll.interval.ms"):

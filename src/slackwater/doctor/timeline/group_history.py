@@ -34,7 +34,7 @@ from slackwater.doctor.events.rows import (
 )
 from slackwater.doctor.events.table import OtherEventKind
 from slackwater.doctor.events.times import time_remarks, with_comparable_times
-from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientTimeline, Departure
+from slackwater.doctor.timeline.client_timeline import NEAR_MS, ClientLog, ClientTimeline, Departure
 from slackwater.doctor.timeline.clocks import correct_clock_jumps, find_zone_differences
 from slackwater.doctor.timeline.cluster_history import ClusterHistory, Outage
 from slackwater.doctor.timeline.member_identity import split_members_by_log
@@ -79,23 +79,25 @@ _FIRST_JOINS: Final = (
     EventKind.GENERATION_RECORDED,
 )
 """Kinds that can report the first member of a group, besides the first rebalance."""
-_CLIENT_ROW_FIELDS: Final[dict[str, tuple[tuple[Callable[[Row], bool], str], ...]]] = {
-    OtherEventKind.CLIENT_STARTED: ((row_predicates.is_start, "started"),),
-    OtherEventKind.CLIENT_SUBSCRIBED: ((row_predicates.is_subscribe, "subscribes"),),
-    OtherEventKind.CLIENT_CLOSED: ((row_predicates.is_close, "closes"),),
-    OtherEventKind.CLIENT_FAILED: ((row_predicates.is_failure, "failures"),),
-    EventKind.POLL_OVERRUN: ((row_predicates.is_overrun, "overruns"),),
-    EventKind.MEMBER_LEFT: ((row_predicates.is_overrun, "overruns"), (row_predicates.is_leave, "leaves")),
-    EventKind.SESSION_LOST: ((row_predicates.is_lost, "lost"),),
-    EventKind.HEARTBEAT_REFUSED: ((row_predicates.is_lost, "lost"),),
-    EventKind.COMMIT_REFUSED: ((row_predicates.is_lost, "lost"),),
-    EventKind.JOIN_REFUSED: ((row_predicates.is_join_refused, "refused"),),
-    EventKind.COORDINATOR_LOST: ((row_predicates.is_coordinator_lost, "coordinator_lost"),),
-    EventKind.PARTITIONS_ASSIGNED: ((row_predicates.is_assignment, "assigned"),),
-    EventKind.JOIN_REQUESTED: ((row_predicates.is_rejoin, "rejoins"),),
-    EventKind.MEMBER_JOINED: ((row_predicates.is_rejoin, "rejoins"),),
+_CLIENT_ROWS: Final[dict[str, tuple[tuple[Callable[[Row], bool], Callable[[ClientLog], list[Row]]], ...]]] = {
+    OtherEventKind.CLIENT_STARTED: ((row_predicates.is_start, lambda log: log.started),),
+    OtherEventKind.CLIENT_SUBSCRIBED: ((row_predicates.is_subscribe, lambda log: log.subscribes),),
+    OtherEventKind.CLIENT_CLOSED: ((row_predicates.is_close, lambda log: log.closes),),
+    OtherEventKind.CLIENT_FAILED: ((row_predicates.is_failure, lambda log: log.failures),),
+    EventKind.POLL_OVERRUN: ((row_predicates.is_overrun, lambda log: log.overruns),),
+    EventKind.MEMBER_LEFT: (
+        (row_predicates.is_overrun, lambda log: log.overruns),
+        (row_predicates.is_leave, lambda log: log.leaves),
+    ),
+    EventKind.SESSION_LOST: ((row_predicates.is_lost, lambda log: log.lost),),
+    EventKind.HEARTBEAT_REFUSED: ((row_predicates.is_lost, lambda log: log.lost),),
+    EventKind.COMMIT_REFUSED: ((row_predicates.is_lost, lambda log: log.lost),),
+    EventKind.COORDINATOR_LOST: ((row_predicates.is_coordinator_lost, lambda log: log.coordinator_lost),),
+    EventKind.PARTITIONS_ASSIGNED: ((row_predicates.is_assignment, lambda log: log.assigned),),
+    EventKind.JOIN_REQUESTED: ((row_predicates.is_rejoin, lambda log: log.rejoins),),
+    EventKind.MEMBER_JOINED: ((row_predicates.is_rejoin, lambda log: log.rejoins),),
 }
-"""By kind: predicates on a client's row, and the field of its timeline to which a matching row is appended."""
+"""By kind: predicates on a client's row, and the list of its log to which a matching row is appended."""
 
 
 class FormedGeneration(NamedTuple):
@@ -308,7 +310,7 @@ class GroupHistory:
         """Late polls by client id, in order of time, for members that share a client id."""
         by_client: dict[str, list[Row]] = {}
         for timeline in self.timelines.values():
-            by_client.setdefault(timeline.client or "", []).extend(timeline.overruns)
+            by_client.setdefault(timeline.client or "", []).extend(timeline.log.overruns)
         return {client: in_order(rows) for client, rows in by_client.items()}
 
     # ---- start
@@ -384,8 +386,8 @@ class GroupHistory:
             and timeline.intervals[0].joined_ms > self.start_ended_ms
             and not (
                 self.has_start
-                and timeline.started
-                and timeline.started[0].time_ms <= self.start_ended_ms + INITIAL_DELAY_MS
+                and timeline.log.started
+                and timeline.log.started[0].time_ms <= self.start_ended_ms + INITIAL_DELAY_MS
             )
         ]
 
@@ -490,7 +492,7 @@ class GroupHistory:
         if timeline.starts and timeline.logged_between(begin, end):
             return True
         left = interval.ended_ms if interval.ended_ms is not None else begin
-        if within(timeline.lost, left - NEAR_MS, end):
+        if within(timeline.log.lost, left - NEAR_MS, end):
             return True  # only a running process can log that its session expired
         return None
 
@@ -508,7 +510,7 @@ class GroupHistory:
             timeline.intervals.append(interval)
             self._by_member[interval.member] = timeline
             if interval.assignors:
-                timeline.append("assignors", (interval.joined_ms, interval.assignors))
+                timeline.assignors.append((interval.joined_ms, interval.assignors))
             if interval.topics:
                 _append_topics(timeline, interval.joined_ms, interval.topics)
 
@@ -561,22 +563,23 @@ class GroupHistory:
                 )
 
     def _add_row(self, timeline: ClientTimeline, row: Row) -> None:
-        timeline.append("logged_ms", row.time_ms)
+        log = timeline.create_log()
+        log.logged_ms.append(row.time_ms)
         if row.kind == _SETTING:
             self._add_setting(timeline, row)
-        for matches, field in _CLIENT_ROW_FIELDS.get(row.kind, ()):
+        for matches, rows_of in _CLIENT_ROWS.get(row.kind, ()):
             if matches(row):
-                timeline.append(field, row)
+                rows_of(log).append(row)
         if topics := row_predicates.subscribed(row):
             _append_topics(timeline, row.time_ms, topics)
         if assignors := row.detail_names("assignors"):
-            timeline.append("assignors", (row.time_ms, assignors))
+            timeline.assignors.append((row.time_ms, assignors))
 
     def _add_setting(self, timeline: ClientTimeline, row: Row) -> None:
         name, value = row.detail_text("setting"), row.detail_text("value")
         timeline.settings = {**timeline.settings, name: value}
         if name == "partition.assignment.strategy":
-            timeline.append("assignors", (row.time_ms, row_predicates.assignors(value)))
+            timeline.assignors.append((row.time_ms, row_predicates.assignors(value)))
 
 
 def _is_near(outage: Outage, known: Iterable[Outage]) -> bool:
@@ -603,7 +606,7 @@ def _generation_of(interval: MembershipInterval) -> int:
 
 def _append_topics(timeline: ClientTimeline, time_ms: int, topics: frozenset[str]) -> None:
     if not timeline.topics or timeline.topics[-1][1] != topics:
-        timeline.append("topics", (time_ms, topics))
+        timeline.topics.append((time_ms, topics))
 
 
 def _shared_clients(

@@ -58,7 +58,7 @@ def member_timelines(history: GroupHistory, culprits: Collection[str]) -> tuple[
     timelines = [
         timeline
         for timeline in history.timelines.values()
-        if timeline.intervals or timeline.overruns or timeline.failures
+        if timeline.intervals or timeline.log.overruns or timeline.log.failures
     ]
     if len(timelines) > MAX_TIMELINES:
         timelines = sorted(timelines, key=lambda timeline: (timeline.name not in culprits, -len(timeline.intervals)))[
@@ -81,11 +81,13 @@ def _member_timeline(history: GroupHistory, timeline: ClientTimeline, culprit: b
         spans.append(TimelineSpan(began_ms, max(began_ms, ended_ms), f"member {interval.member}"))
         if (marker := _end_marker(interval)) is not None:
             marks.append(marker)
-    for row in timeline.overruns[-MAX_SPANS:]:
+    for row in timeline.log.overruns[-MAX_SPANS:]:
         over = row.detail_number("overrun_ms") or row.detail_number("by_ms")
         by = f" by {over / 1000:.1f} s" if over else ""
         marks.append(TimelineMarker(row.time_ms, "slow", f"exceeded max.poll.interval.ms{by}"))
-    marks += [TimelineMarker(row.time_ms, "conflict", "failed with an error") for row in timeline.failures[-MAX_SPANS:]]
+    marks += [
+        TimelineMarker(row.time_ms, "conflict", "failed with an error") for row in timeline.log.failures[-MAX_SPANS:]
+    ]
     host = next((interval.host for interval in reversed(timeline.intervals) if interval.host), None)
     return MemberTimeline(
         timeline.name, host, culprit, tuple(spans), tuple(sorted(marks, key=lambda marker: marker.time_ms))
