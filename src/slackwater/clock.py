@@ -8,7 +8,10 @@ Invariants:
 """
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
+
+MAX_STEP_MS: Final = 2_000
 
 
 class Clock(Protocol):
@@ -36,6 +39,27 @@ class AnchoredClock:
     def now_ms(self) -> int:
         """Return the wall time at the start plus the time elapsed since."""
         return (self._offset_ns + time.monotonic_ns()) // 1_000_000
+
+
+class StallTolerantClock:
+    """An anchored clock that counts a stall of the process, such as SIGSTOP, as MAX_STEP_MS.
+
+    The timers of others must not expire because this process could not serve them. Call `now_ms` more often than every
+    MAX_STEP_MS while a timer is running; otherwise idle time counts as a stall.
+    """
+
+    def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._monotonic_ns = monotonic_ns
+        self._last_ns = monotonic_ns()
+        self._offset_ns = time.time_ns() - self._last_ns
+
+    def now_ms(self) -> int:
+        """Return the wall time at the start plus the time elapsed since, without stalls."""
+        now_ns = self._monotonic_ns()
+        if (stalled_ns := now_ns - self._last_ns - MAX_STEP_MS * 1_000_000) > 0:
+            self._offset_ns -= stalled_ns
+        self._last_ns = now_ns
+        return (self._offset_ns + now_ns) // 1_000_000
 
 
 class ManualClock:

@@ -98,6 +98,24 @@ def test_heartbeats_that_arrive_at_a_stopped_process_count(tmp_path: Path) -> No
             member.close()
 
 
+def test_stopped_process_expires_no_member_that_has_its_response(tmp_path: Path) -> None:
+    """The member's next heartbeat is due only after the stall, so none waits in the socket."""
+    with BrokerProcess(tmp_path, SETTINGS) as broker:
+        member = BlockingMember(broker.port, "g", 3_000)
+        member.send_heartbeat()
+        assert member.heartbeat_error() is Error.NONE
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            time.sleep(4)  # the fault: longer than the session
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        for number in range(2):  # after these joins, every timer that was due has fired
+            BlockingMember(broker.port, f"other-{number}", 3_000).close()
+        member.send_heartbeat()
+        assert member.heartbeat_error() is Error.NONE
+        member.close()
+
+
 def test_a_silent_member_expires_after_a_stall(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
         member = await asyncio.to_thread(BlockingMember, server.port, "g", SESSION_MS)

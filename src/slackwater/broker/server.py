@@ -5,7 +5,8 @@ Invariants:
   at the end of the iteration everything is written to the logs, then every connection with responses gets one write.
 - A handler that raises produces the response UNKNOWN_SERVER_ERROR, and the broker continues.
 - Group timers fire after the requests that have already arrived: no stall of the broker expires a session whose
-  heartbeat waits in a socket.
+  heartbeat waits in a socket. The group clock hardly advances during a stall: a member whose heartbeat was read before
+  the stall keeps its session, too.
 - Blocking work (fsync, compaction) runs in one thread and returns to the loop.
 - A clean stop accepts no more connections, sends the responses that are ready, closes the logs and releases the data
   directory.
@@ -38,7 +39,7 @@ from slackwater.broker.request_context import RequestContext
 from slackwater.broker.request_memory import RequestMemory
 from slackwater.broker.split_requests import PartialHandling, find_split
 from slackwater.broker.storage.directory import DataDirectory
-from slackwater.clock import AnchoredClock, Clock, ManualClock, WallClock
+from slackwater.clock import Clock, ManualClock, StallTolerantClock, WallClock
 from slackwater.escaping import get_logger
 from slackwater.group.errors import UsageError
 from slackwater.security.protocols import SecurityProtocol
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 log = get_logger("slackwater.broker")
 BACKLOG: Final = 4096
 CLOSE_S: Final = 1.0  # for the connections at a stop
+MAX_TIMER_S: Final = 1.0  # how often the group clock is read at least (`StallTolerantClock`)
 _LATE_S: Final = 0.05
 # A client may connect during a stall: its connection is accepted in one iteration and read in a later one.
 _MIN_LATE_ITERATIONS: Final = 4
@@ -71,7 +73,7 @@ class Server:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = clock or WallClock()
-        self._group_clock = group_clock or AnchoredClock()
+        self._group_clock = group_clock or StallTolerantClock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="slackwater-disk")
         self._connections: set[Connection] = set()
         self._unauthenticated: set[UnauthenticatedConnection] = set()  # not authenticated yet
@@ -348,11 +350,15 @@ class Server:
             self._coordinator_timer.cancel()
         self._coordinator_timer_due_ms = due_ms
         delay_ms = due_ms - self._group_clock.now_ms()
-        self._coordinator_timer = self._loop.call_later(max(delay_ms, 0) / 1000, self._tick_coordinators)
+        delay_s = min(max(delay_ms / 1000, 0), MAX_TIMER_S)
+        self._coordinator_timer = self._loop.call_later(delay_s, self._tick_coordinators)
 
     def _tick_coordinators(self) -> None:
         self._coordinator_timer = None
-        self.after_reading(self.broker.tick)
+        if self._group_clock.now_ms() < self._coordinator_timer_due_ms:
+            self._wake_coordinators_at(self._coordinator_timer_due_ms)
+        else:
+            self.after_reading(self.broker.tick)
 
     def after_reading(self, work: Callable[[], object]) -> None:
         """Call `work` after every socket has been read that has data now.
