@@ -21,12 +21,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Final, TypeVar
 
+import psutil
 from benchmarks.results import add_result
 from scripts.apache_kafka import KafkaFailed, formatted_nodes, free_ports, jars
 
@@ -275,12 +276,12 @@ def heading(title: str, names: Sequence[str]) -> None:
 def run(main: Callable[[], None]) -> None:
     """Run a benchmark as a script: print a failure as one line, and stop the brokers on SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    began, busy, own = time.monotonic(), _machine_cpu_seconds(), sum(os.times()[:4])
+    began, busy, own = time.monotonic(), _machine_cpu_seconds(), _own_cpu_seconds()
     try:
         main()
     except (PeerFailed, KafkaFailed, subprocess.SubprocessError) as error:
         sys.exit(f"{Path(sys.argv[0]).name}: {error}")
-    others = _machine_cpu_seconds() - busy - (sum(os.times()[:4]) - own)
+    others = _machine_cpu_seconds() - busy - (_own_cpu_seconds() - own)
     print(f"  (meanwhile other processes used {max(0.0, others) / (time.monotonic() - began):.0%} of a core)\n")
 
 
@@ -288,3 +289,12 @@ def _machine_cpu_seconds() -> float:
     """CPU time of all processes on this machine, including stolen time and without interrupts."""
     user, nice, system, _, _, _, _, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + steal) / TICKS
+
+
+def _own_cpu_seconds() -> float:
+    """CPU time of this process, its ended children, and its living descendants, such as Spark's JVM and workers."""
+    living = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            living += sum(process.cpu_times()[:4])
+    return sum(os.times()[:4]) + living
