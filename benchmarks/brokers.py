@@ -21,13 +21,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Final, TypeVar
 
-import psutil
 from benchmarks.results import add_result
 from scripts.apache_kafka import KafkaFailed, formatted_nodes, free_ports, jars
 
@@ -276,12 +275,12 @@ def heading(title: str, names: Sequence[str]) -> None:
 def run(main: Callable[[], None]) -> None:
     """Run a benchmark as a script: print a failure as one line, and stop the brokers on SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    began, busy, own = time.monotonic(), _machine_cpu_seconds(), _own_cpu_seconds()
+    began, busy, own = time.monotonic(), _machine_cpu_seconds(), tree_cpu_seconds(os.getpid())
     try:
         main()
     except (PeerFailed, KafkaFailed, subprocess.SubprocessError) as error:
         sys.exit(f"{Path(sys.argv[0]).name}: {error}")
-    others = _machine_cpu_seconds() - busy - (_own_cpu_seconds() - own)
+    others = _machine_cpu_seconds() - busy - (tree_cpu_seconds(os.getpid()) - own)
     print(f"  (meanwhile other processes used {max(0.0, others) / (time.monotonic() - began):.0%} of a core)\n")
 
 
@@ -291,10 +290,20 @@ def _machine_cpu_seconds() -> float:
     return (user + nice + system + steal) / TICKS
 
 
-def _own_cpu_seconds() -> float:
-    """CPU time of this process, its ended children, and its living descendants, such as Spark's JVM and workers."""
-    living = 0.0
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has just ended
-            living += sum(process.cpu_times()[:4])
-    return sum(os.times()[:4]) + living
+def tree_cpu_seconds(root: int) -> float:
+    """CPU time of a process and its descendants, including those that have ended."""
+    parents: dict[int, int] = {}
+    times: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.name)] = int(fields[1])
+        times[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
+    tree = {root}
+    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    return sum(times.get(pid, 0.0) for pid in tree)

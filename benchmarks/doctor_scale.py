@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.brokers import PeerFailed, run
+from benchmarks.brokers import PeerFailed, run, tree_cpu_seconds
 from benchmarks.doctor_history import write
 from benchmarks.results import add_result
-from benchmarks.spark_read import tree_cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.brokers import TICKS, PeerFailed, Server, arguments, call, run, slackwater
+from benchmarks.brokers import PeerFailed, Server, arguments, call, run, slackwater, tree_cpu_seconds
 from benchmarks.records import SHAPES, Shape, make_records
 from benchmarks.results import add_result
 
@@ -147,25 +147,6 @@ def session() -> Iterator["SparkSession"]:
         yield spark
     finally:
         spark.stop()
-
-
-def tree_cpu_seconds(root: int) -> float:
-    """CPU time of a process and its descendants, including those that have ended."""
-    parents: dict[int, int] = {}
-    times: dict[int, float] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(entry.name)] = int(fields[1])
-        times[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
-    tree = {root}
-    while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
-        tree |= more
-    return sum(times.get(pid, 0.0) for pid in tree)
 
 
 class Figures(NamedTuple):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.brokers import PeerFailed, Server, arguments, run, slackwater
+from benchmarks.brokers import PeerFailed, Server, arguments, run, slackwater, tree_cpu_seconds
 from benchmarks.records import SHAPES, make_records
 from benchmarks.spark_read import (
     PARTITIONS,
@@ -36,7 +36,6 @@ from benchmarks.spark_read import (
     fill,
     produce,
     session,
-    tree_cpu_seconds,
 )
 
 from slackwater.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

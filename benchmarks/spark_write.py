@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.brokers import Server, arguments, kafka, run
+from benchmarks.brokers import Server, arguments, kafka, run, tree_cpu_seconds
 from benchmarks.results import add_result
-from benchmarks.spark_read import PARTITIONS, WARM_UPS, Figures, session, tree_cpu_seconds
+from benchmarks.spark_read import PARTITIONS, WARM_UPS, Figures, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
