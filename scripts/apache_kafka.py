@@ -8,6 +8,7 @@ Invariants:
 - A node is up when it responds to ApiVersions. Nothing is imported from slackwater.
 """
 
+import atexit
 import base64
 import fcntl
 import random
@@ -19,9 +20,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 KAFKA: Final = "4.3.1"
@@ -33,7 +34,8 @@ START_SECONDS: Final = 120
 STOP_SECONDS: Final = 60
 PORTS: Final = (12_000, 30_000)
 LOCKS: Final = Path(tempfile.gettempdir()) / "slackwater-ports"
-_held: list[IO[str]] = []
+_held: Final = ExitStack()  # locks of ports, until the process ends
+atexit.register(_held.close)
 _POLL_S: Final = 0.05
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)  # a request of version 0, without a client id
 
@@ -235,7 +237,7 @@ def free_ports(count: int) -> list[int]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with socket.create_server(("127.0.0.1", port)):
                 ports.append(port)
-                _held.append(lock)
+                _held.enter_context(lock)
                 continue
         lock.close()
     return ports
