@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.starting import starts_repeated
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -52,7 +54,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     )
     try:
         slackwater.spark.register(session)
-        yield session
+        with starts_repeated():
+            yield session
     finally:
         session.stop()
         for name, value in before.items():

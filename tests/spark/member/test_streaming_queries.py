@@ -20,7 +20,6 @@ from slackwater.group.topic_partition import TopicPartition
 from tests.waiting import wait_until
 
 TIMEOUT_S = 180.0
-NO_CONNECTION = "Python worker failed to connect back"
 
 
 @pytest.fixture(scope="module")
@@ -43,15 +42,10 @@ class Job:
                 producer.send(self.name, b"x", partition=number % 2)
 
     def start(self, trigger: dict[str, Any], **options: str) -> Any:
-        """Start the query and wait for its first batch or its end.
-
-        Spark gives a new Python process ten seconds to connect. On a busy machine that may fail: try again.
-        """
-        while True:
-            query = self._start(trigger, **options)
-            wait_until(lambda: self.batches or not query.isActive, lambda: query.status, TIMEOUT_S)  # noqa: B023
-            if NO_CONNECTION not in str(query.exception()):
-                return query
+        """Start the query and wait for its first batch or its end."""
+        query = self._start(trigger, **options)
+        wait_until(lambda: self.batches or not query.isActive, lambda: query.status, TIMEOUT_S)
+        return query
 
     def _start(self, trigger: dict[str, Any], **options: str) -> Any:
         self.batches.clear()
