@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from slackwater import Broker, Producer
 from slackwater.group.topic_partition import TopicPartition
+from tests.spark.application import NO_CONNECTION
 from tests.spark.conftest import spark  # noqa: F401
 
 TIMEOUT_S: Final = 240
 PARTITIONS: Final = 2
 GROUP: Final = "payments-of-orders"
-NO_CONNECTION: Final = "Python worker failed to connect back"
 
 
 @pytest.fixture

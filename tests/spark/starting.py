@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-NO_CONNECTION: Final = "Python worker failed to connect back"
+from tests.spark.application import NO_CONNECTION
+
 ATTEMPTS: Final = 3
 INITIALIZED_S: Final = 60.0  # then the test's own deadline decides
 _POLL_S: Final = 0.01

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tests.spark.starting import ATTEMPTS, NO_CONNECTION, starts_repeated
+from tests.spark.application import NO_CONNECTION
+from tests.spark.starting import ATTEMPTS, starts_repeated
 
 
 @dataclass
